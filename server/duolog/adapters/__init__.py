@@ -1,0 +1,1 @@
+"""One vendor each, behind a port. Built only by the composition root."""

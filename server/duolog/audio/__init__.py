@@ -1,0 +1,1 @@
+"""Sound as numbers: formats, framing, resampling, levels. Pure: no clock, no I/O, no knowledge of calls."""

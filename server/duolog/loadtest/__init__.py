@@ -1,0 +1,1 @@
+"""A caller with its own clock: places real calls over the socket and measures them."""

@@ -1,0 +1,101 @@
+"""A chat model. Every request passes `serving/batcher.py`; nobody else calls an engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to choose tokens. Defaults are those of a careful voice answer."""
+
+    temperature: float = 0.7
+    top_p: float = 0.9
+    repetition_penalty: float = 1.05
+    max_tokens: int = 160
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    request_id: str
+    """Unique; the engine's logs carry it."""
+    messages: tuple[ChatMessage, ...]
+    sampling: Sampling
+    session_id: str = ""
+    """Sticky routing key: requests of one call share a KV prefix."""
+    priority: int = 0
+    """Lower runs first (vLLM's convention)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Prompt tokens served from the engine's prefix cache, as the engine reports them."""
+    completion_tokens: int = 0
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+    """At least one character."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationEnd:
+    """Always the last value of a stream that did not raise."""
+
+    reason: FinishReason
+    usage: TokenUsage
+
+
+class LanguageModel(Protocol):
+    """A chat model engine, re-entrant."""
+
+    def generate(self, request: GenerationRequest) -> AsyncGenerator[TextDelta | GenerationEnd, None]:
+        """Stream an answer: TextDelta…, then one GenerationEnd.
+
+        Closing the generator (`aclosing`) or cancelling stops the engine's work for it within 20 ms.
+        Raises EngineUnavailable, EngineTimeout, EngineRejected, EngineProtocolError; also in mid-stream.
+        """
+        ...
+
+    async def count_tokens(self, messages: tuple[ChatMessage, ...]) -> int:
+        """Prompt length in tokens with the model's own chat template, generation prompt included."""
+        ...
+
+    async def warm_up(self) -> None:
+        """Run one short request; raises EngineUnavailable where the engine is not ready."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections. Idempotent."""
+        ...
+
+    @property
+    def context_tokens(self) -> int:
+        """Context length of the model, prompt and answer together. Known after `warm_up`."""
+        ...

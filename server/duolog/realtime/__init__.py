@@ -1,0 +1,1 @@
+"""The wire: OpenAI Realtime messages, the WebSocket endpoint, HTTP routes. Translates, decides nothing about turns."""

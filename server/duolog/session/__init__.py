@@ -1,0 +1,1 @@
+"""One call: listening, answering, speaking. Knows nothing of sockets or wire messages."""

@@ -1,0 +1,1 @@
+"""Logs and metrics: a leaf that imports nothing of Duolog's."""

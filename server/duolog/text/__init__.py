@@ -1,0 +1,1 @@
+"""Turns written text into what a voice may say. Pure string functions."""
