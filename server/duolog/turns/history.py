@@ -1,0 +1,81 @@
+"""From conversation to prompt: the messages a model is shown, with a prefix that stays the same from turn to turn.
+
+Pure. The engine caches the prompt's prefix, so nothing in it may move: the instructions come first and never change
+within a call, items are rendered once and the same way, and old items are dropped in big steps, not one each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from duolog.turns.conversation import Item, ItemRole
+
+INTERRUPTED_NOTE = "(The user interrupted the assistant at this point. Do not repeat or mention this note.)"
+KEEP_AFTER_TRIM = 0.5
+"""Share of the budget that is left filled when old items are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: ItemRole
+    content: str
+
+
+def estimate_tokens(text: str) -> int:
+    """A safe estimate without the model's tokenizer: 1 token a Chinese character, else 1 for each 3 characters, + 6."""
+    wide = sum(1 for char in text if ord(char) >= 0x2E80)
+    return wide + (len(text) - wide + 2) // 3 + 6
+
+
+class History:
+    """Renders prompts of one call. Remembers only where the window over the conversation begins."""
+
+    def __init__(self, budget_tokens: int) -> None:
+        self.budget_tokens = budget_tokens
+        self._first_id: str | None = None
+
+    def messages(self, instructions: str, items: Iterable[Item]) -> tuple[Message, ...]:
+        """Instructions, then the items from the window on; drops the oldest half when they outgrow the budget."""
+        window = self._window([item for item in items if item.text])
+        cost = estimate_tokens(instructions)
+        sizes = [estimate_tokens(item.text) for item in window]
+        if cost + sum(sizes) > self.budget_tokens:
+            while len(window) > 1 and cost + sum(sizes) > self.budget_tokens * KEEP_AFTER_TRIM:
+                window, sizes = window[1:], sizes[1:]
+            window = _from_user_turn(window)
+        self._first_id = window[0].id if window else None
+        head = (Message(ItemRole.SYSTEM, instructions),) if instructions else ()
+        return head + _merge(window)
+
+    def _window(self, items: list[Item]) -> list[Item]:
+        for position, item in enumerate(items):
+            if item.id == self._first_id:
+                return items[position:]
+        return items
+
+
+def _from_user_turn(window: list[Item]) -> list[Item]:
+    for position, item in enumerate(window):
+        if item.role is ItemRole.USER:
+            return window[position:]
+    return window
+
+
+def _merge(window: list[Item]) -> tuple[Message, ...]:
+    """One message for each run of items of one role: chat templates want roles to alternate."""
+    merged: list[Message] = []
+    for item in window:
+        for message in _render(item):
+            if merged and merged[-1].role is message.role:
+                merged[-1] = Message(message.role, f"{merged[-1].content}\n{message.content}")
+            else:
+                merged.append(message)
+    return tuple(merged)
+
+
+def _render(item: Item) -> tuple[Message, ...]:
+    message = Message(item.role, item.text)
+    if item.role is ItemRole.ASSISTANT and item.interrupted:
+        return message, Message(ItemRole.SYSTEM, INTERRUPTED_NOTE)
+    return (message,)
