@@ -1,0 +1,322 @@
+"""Settings: one YAML file, then the environment, read once into one frozen value.
+
+`DUOLOG__SECTION__KEY=value` overrides the file. An unknown key is a start-up error that names the key, its place and
+the nearest allowed one. Each layer is handed the section it needs, never this module's reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BeforeValidator, Field
+
+from duolog.ports.errors import ConfigurationError
+from duolog.strict_yaml import Document, KeyPath, build, read_document
+
+DEFAULT_FILE = Path("configs/duolog.yaml")
+ENVIRONMENT_PREFIX = "DUOLOG__"
+
+Port = Annotated[int, Field(ge=1, le=65_535)]
+Seconds = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _split_commas(value: object) -> object:
+    """`a, b` from the environment is a list, as `[a, b]` is in the file."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
+Cores = Annotated[tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_split_commas)]
+
+
+class Profile(StrEnum):
+    """Which embedded models are used."""
+
+    TINY = "tiny"
+    """SmolLM2 135M: for tests and benchmarks, where speed and size matter."""
+    SMALL = "small"
+    """Qwen 2.5 0.5B: coherent small talk; the default."""
+
+
+class SpeechEngine(StrEnum):
+    """`scripted` stands for the deterministic engines of tests and load."""
+
+    MODEL = "model"
+    SCRIPTED = "scripted"
+
+
+class LlmEngine(StrEnum):
+    OPENAI = "openai"
+    """vLLM or any other server of the OpenAI API."""
+    SCRIPTED = "scripted"
+
+
+class BatchPolicy(StrEnum):
+    DIRECT = "direct"
+    """Every request passes at once."""
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    """Console on a terminal, JSON elsewhere."""
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    host: str = "127.0.0.1"
+    port: Port = 8000
+    tls_cert: Path | None = None
+    """PEM certificate chain; phones give the microphone only to a page served over TLS."""
+    tls_key: Path | None = None
+    api_keys: Texts = field(default=(), repr=False)
+    """Empty: no key is asked for."""
+    allowed_origins: Texts = ()
+    """Further pages that may open calls, e.g. `https://example.org`; the server's own page always may."""
+    max_calls: Count = 32
+    """Calls at once; one more is refused with the reason."""
+    max_frame_bytes: Annotated[int, Field(ge=65_536)] = 16_777_216
+    """Largest WebSocket message; the OpenAI API allows 15 MiB of audio in one."""
+    max_call_s: Seconds = 3_600
+    """A call is ended after this time."""
+    idle_call_s: Seconds = 600
+    """A call in which nobody sends anything is ended after this time."""
+    send_timeout_s: Seconds = 10
+    """A client that has not read for this long is dropped."""
+    ping_interval_s: Seconds = 20
+    """WebSocket keep-alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaSettings:
+    folder: Path = Path("configs/personas")
+    default: str = "ava"
+    reload: bool = True
+    """Reload personas when their files change."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsrSettings:
+    engine: SpeechEngine = SpeechEngine.MODEL
+    model: Path | None = None
+    """Folder of a CTranslate2 Whisper model; None: the profile's."""
+    threads: Count = 1
+    cores: Cores = ()
+    """CPU cores its thread is bound to; empty: chosen from the machine (`duolog doctor` prints the map)."""
+    language: str | None = None
+    """ISO 639-1 code for all calls; None: the persona's, detected where it has several."""
+    partial_core_share: Share = 0.4
+    """Of one core, for the live captions of all calls together."""
+
+
+@dataclass(frozen=True, slots=True)
+class VadSettings:
+    engine: SpeechEngine = SpeechEngine.MODEL
+    threshold: Share = 0.5
+    """Voice probability from which a window counts as speech."""
+    prefix_padding_ms: Annotated[int, Field(ge=0, le=2_000)] = 300
+    """Sound kept from before the voice was noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    engine: LlmEngine = LlmEngine.OPENAI
+    base_url: str | None = None
+    """An OpenAI-compatible server, e.g. `http://gpu-box:8000/v1`; None: `duolog up` starts its own vLLM."""
+    api_key: str | None = field(default=None, repr=False)
+    model: str | None = None
+    """Name of the model at `base_url`, or folder or hub id for the own vLLM; None: the profile's."""
+    port: Port = 8001
+    """Of the own vLLM."""
+    served_name: str = "duolog"
+    """Name under which the own vLLM serves the model."""
+    kv_cache_gib: Annotated[float, Field(gt=0)] = 1.0
+    """Memory for the key-value cache of the own vLLM, on a CPU."""
+    max_model_len: Annotated[int, Field(ge=256)] = 4_096
+    """Context length in tokens, prompt and answer together."""
+    max_queued_tokens: Count = 8_192
+    """The own vLLM refuses requests beyond this many waiting prompt tokens."""
+    threads_bind: str = "auto"
+    """Cores the own vLLM computes on (`auto`, or a list such as `0-3`), on a CPU."""
+    extra_flags: Texts = ()
+    """Further `vllm serve` flags; a flag that is given here replaces the built-in one."""
+    connect_timeout_s: Seconds = 2
+    first_token_timeout_s: Seconds = 15
+    token_timeout_s: Seconds = 5
+    """Longest gap between two tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class TtsSettings:
+    engine: SpeechEngine = SpeechEngine.MODEL
+    voices: Mapping[str, Path] = field(default_factory=dict)
+    """Further voices beside the embedded `joe`: id → folder of a Coqui model (`config.json` and checkpoint)."""
+    threads: Count = 1
+    cores: Cores = ()
+    """CPU cores its thread is bound to; empty: chosen from the machine."""
+    onnx: bool = True
+    """Run VITS voices in ONNX Runtime: twice as fast as torch on one thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    url: str | None = field(default=None, repr=False)
+    """A Redis or Valkey server, e.g. `redis://cache:6379/0`; None: `duolog up` starts its own Valkey."""
+    port: Port = 8002
+    """Of the own Valkey."""
+    session_ttl_s: Seconds = 3_600
+    """How long a dropped call can be resumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatcherSettings:
+    policy: BatchPolicy = BatchPolicy.DIRECT
+    max_queued: Count = 64
+    """Requests that may wait; one more is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSettings:
+    ready_timeout_s: Seconds = 300
+    """A child that is not ready by then has failed."""
+    stop_grace_s: Seconds = 10
+    """Time a child has to end before it is killed."""
+    restart_first_s: Seconds = 0.5
+    """Wait before the first restart of a crashed child; doubles with each crash."""
+    restart_max_s: Seconds = 30
+    restart_limit: Count = 8
+    """Crashes without `restart_max_s` of calm between them, after which everything is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.AUTO
+    folder: Path = Path(".duolog/logs")
+    """Where `duolog up` keeps its children's output."""
+    pii: bool = False
+    """True: fields whose name carries `pii` (transcripts) are written to the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    profile: Profile = Profile.SMALL
+    models_dir: Path = Path(".duolog/models")
+    """The model store: fetched and converted models."""
+    server: ServerSettings = field(default_factory=ServerSettings)
+    personas: PersonaSettings = field(default_factory=PersonaSettings)
+    asr: AsrSettings = field(default_factory=AsrSettings)
+    vad: VadSettings = field(default_factory=VadSettings)
+    llm: LlmSettings = field(default_factory=LlmSettings)
+    tts: TtsSettings = field(default_factory=TtsSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    batcher: BatcherSettings = field(default_factory=BatcherSettings)
+    processes: ProcessSettings = field(default_factory=ProcessSettings)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+
+    @property
+    def starts_vllm(self) -> bool:
+        """`duolog up` runs its own vLLM."""
+        return self.llm.engine is LlmEngine.OPENAI and self.llm.base_url is None
+
+    @property
+    def starts_valkey(self) -> bool:
+        """`duolog up` runs its own Valkey."""
+        return self.store.url is None
+
+    @property
+    def llm_url(self) -> str:
+        """Base URL of the LLM server, with its `/v1`."""
+        return self.llm.base_url or f"http://127.0.0.1:{self.llm.port}/v1"
+
+    @property
+    def llm_model(self) -> str:
+        """The model's name in requests to `llm_url`."""
+        return self.llm.served_name if self.llm.base_url is None else (self.llm.model or self.llm.served_name)
+
+    @property
+    def store_url(self) -> str:
+        """URL of the Redis or Valkey server."""
+        return self.store.url or f"redis://127.0.0.1:{self.store.port}/0"
+
+
+def load_settings(path: Path | None, environment: Mapping[str, str]) -> Settings:
+    """Read settings. `path` None: `configs/duolog.yaml` where it exists, else the defaults alone.
+
+    Raises ConfigurationError. Relative paths stay relative to the working directory.
+    """
+    if path is None and DEFAULT_FILE.is_file():
+        path = DEFAULT_FILE
+    document = read_document(path) if path else Document("settings", {})
+    settings = build(Settings, _with_environment(document, environment))
+    _check(settings)
+    return settings
+
+
+def _with_environment(document: Document, environment: Mapping[str, str]) -> Document:
+    """The document with every `DUOLOG__…` variable laid over it."""
+    values, origins = _copy(document.values), dict(document.origins)
+    for name in sorted(environment):
+        if not name.startswith(ENVIRONMENT_PREFIX):
+            continue
+        path = tuple(name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
+        _set(values, path, _value(name, environment[name]))
+        origins[path] = f"environment variable {name}"
+    return replace(document, values=values, origins=origins)
+
+
+def _copy(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, dict) else value for key, value in values.items()}
+
+
+def _set(values: dict[str, Any], path: KeyPath, value: object) -> None:
+    *sections, key = path
+    for section in sections:
+        inner = values.get(str(section))
+        if not isinstance(inner, dict):
+            inner = values[str(section)] = {}
+        values = inner
+    values[str(key)] = value
+
+
+def _value(name: str, text: str) -> object:
+    """`[a, b]` and `{a: b}` are YAML; `null` and nothing are None; everything else is the text itself."""
+    if text.strip() in ("", "null"):
+        return None
+    if not text.lstrip().startswith(("[", "{")):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"environment variable {name} is not valid YAML; check its brackets.") from error
+
+
+def _check(settings: Settings) -> None:
+    """What no single field can say."""
+    server = settings.server
+    if (server.tls_cert is None) != (server.tls_key is None):
+        raise ConfigurationError("`server.tls_cert` and `server.tls_key` go together; give both or neither.")
+    ports = {"server.port": server.port}
+    if settings.starts_vllm:
+        ports["llm.port"] = settings.llm.port
+    if settings.starts_valkey:
+        ports["store.port"] = settings.store.port
+    for name, port in ports.items():
+        twin = next((other for other, taken in ports.items() if other != name and taken == port), None)
+        if twin is not None:
+            raise ConfigurationError(f"`{name}` and `{twin}` are both {port}; give each its own port.")
