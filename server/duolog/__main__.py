@@ -1,0 +1,5 @@
+"""`python -m duolog`."""
+
+from duolog.cli import main
+
+main()

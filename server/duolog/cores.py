@@ -1,0 +1,62 @@
+"""Which CPU core computes what. Pure but for `machine_cores`, which asks the operating system.
+
+One core for speech keeps partials and synthesis from slowing tokens down; on two cores vLLM's own automatic choice is
+core 0, so speech has core 1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from duolog.settings import Settings
+
+SYSFS = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class CoreMap:
+    """Core numbers of each part; parts may share."""
+
+    llm: tuple[int, ...]
+    asr: tuple[int, ...]
+    tts: tuple[int, ...]
+
+
+def share_cores(settings: Settings, cores: Iterable[int]) -> CoreMap:
+    """Share `cores` out: the last ones for speech, the rest for the own vLLM. The settings' own choice wins."""
+    ordered = sorted(cores) or [0]
+    llm, asr, tts = ordered, ordered, ordered
+    if settings.starts_vllm and len(ordered) > 1:
+        speech = 2 if len(ordered) >= 4 else 1
+        llm, asr, tts = ordered[:-speech], ordered[-speech:][:1], ordered[-1:]
+    return CoreMap(llm=tuple(llm), asr=settings.asr.cores or tuple(asr), tts=settings.tts.cores or tuple(tts))
+
+
+def vllm_binding(settings: Settings, cores: CoreMap) -> str:
+    """Value of `VLLM_CPU_OMP_THREADS_BIND`: vLLM's own choice where it is the same, else the core numbers."""
+    if settings.llm.threads_bind != "auto" or len(cores.llm) < 2:
+        return settings.llm.threads_bind
+    return ",".join(str(core) for core in cores.llm)
+
+
+def machine_cores(sysfs: Path = SYSFS) -> tuple[int, ...]:
+    """Cores this process may use: one logical core of each physical one, unless that leaves a single core."""
+    available = sorted(os.sched_getaffinity(0))
+    seen: set[str] = set()
+    physical = [core for core in available if not _is_twin(core, sysfs, seen)]
+    return tuple(physical if len(physical) > 1 else available)
+
+
+def _is_twin(core: int, sysfs: Path, seen: set[str]) -> bool:
+    """True where another logical core of the same physical core came before."""
+    try:
+        siblings = (sysfs / f"cpu{core}" / "topology" / "thread_siblings_list").read_text().strip()
+    except OSError:
+        return False
+    if siblings in seen:
+        return True
+    seen.add(siblings)
+    return False

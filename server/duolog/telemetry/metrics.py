@@ -1,0 +1,127 @@
+"""Every Prometheus metric of the server, in one place. docs/metrics.md says how to read them.
+
+Callers use the metric objects as they are (`CALLS_ACTIVE.inc()`); labels take only the few values their comment names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import anyio
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from duolog.telemetry.gpu import GpuMemoryCollector
+
+REGISTRY = CollectorRegistry(auto_describe=True)
+
+STAGE_BUCKETS_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.3, 1.7, 2.5, 4.0, 8.0)
+"""Close together where a person notices the difference: from 100 ms to 1 s."""
+LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+LAG_INTERVAL_S = 0.1
+
+
+class Stage(StrEnum):
+    """Marks of one spoken turn, each counted from the last voiced sample."""
+
+    ENDPOINT = "endpoint"
+    TRANSCRIPT = "transcript"
+    ADMITTED = "admitted"
+    FIRST_TOKEN = "first_token"
+    FIRST_PHRASE = "first_phrase"
+    FIRST_AUDIO = "first_audio"
+    FIRST_AUDIO_SENT = "first_audio_sent"
+
+
+# Calls and turns
+CALLS_ACTIVE = Gauge("duolog_calls_active", "Calls in progress.", registry=REGISTRY)
+CALLS = Counter("duolog_calls", "Calls that have begun.", ["persona"], registry=REGISTRY)
+CALLS_REFUSED = Counter("duolog_calls_refused", "Calls refused.", ["reason"], registry=REGISTRY)
+CALLS_RESUMED = Counter("duolog_calls_resumed", "Calls taken up again after a dropped connection.", registry=REGISTRY)
+TURNS = Counter("duolog_turns", "Answers that ended, by how.", ["status"], registry=REGISTRY)
+BARGE_INS = Counter(
+    "duolog_barge_ins", "Sounds during an answer, by what became of it.", ["outcome"], registry=REGISTRY
+)
+SPECULATIONS = Counter("duolog_speculations", "Answers begun before the turn ended.", ["outcome"], registry=REGISTRY)
+DROPS = Counter("duolog_drops", "Work dropped on purpose.", ["what", "reason"], registry=REGISTRY)
+
+# Latency
+STAGE_SECONDS = Histogram(
+    "duolog_stage_seconds",
+    "From the last voiced sample to each mark of a turn.",
+    ["stage"],
+    buckets=STAGE_BUCKETS_S,
+    registry=REGISTRY,
+)
+VOICE_TO_VOICE_SECONDS = Histogram(
+    "duolog_voice_to_voice_seconds",
+    "From the last voiced sample to the first audio sent, by persona.",
+    ["persona"],
+    buckets=STAGE_BUCKETS_S,
+    registry=REGISTRY,
+)
+LOOP_LAG_SECONDS = Histogram(
+    "duolog_loop_lag_seconds",
+    "How late the event loop woke a task that slept.",
+    buckets=LAG_BUCKETS_S,
+    registry=REGISTRY,
+)
+
+# Engines
+ENGINE_SECONDS = Histogram(
+    "duolog_engine_seconds",
+    "Time one request spent in an engine.",
+    ["engine", "kind"],
+    buckets=STAGE_BUCKETS_S,
+    registry=REGISTRY,
+)
+ENGINE_ERRORS = Counter("duolog_engine_errors", "Failures of an engine.", ["engine", "error"], registry=REGISTRY)
+ENGINE_READY = Gauge("duolog_engine_ready", "1 where the engine is warm and answers.", ["engine"], registry=REGISTRY)
+ENGINE_QUEUE = Gauge("duolog_engine_queue", "Jobs that wait for a speech engine.", ["engine"], registry=REGISTRY)
+PROMPT_TOKENS = Counter("duolog_prompt_tokens", "Prompt tokens, cached or computed.", ["source"], registry=REGISTRY)
+COMPLETION_TOKENS = Counter("duolog_completion_tokens", "Tokens generated.", registry=REGISTRY)
+
+# Batcher
+REQUEST_QUEUE_SIZE = Gauge(
+    "inference_request_queue_size", "LLM requests that wait in the batcher.", ["class"], registry=REGISTRY
+)
+REQUESTS_IN_FLIGHT = Gauge(
+    "inference_requests_in_flight", "LLM requests that the engine works on.", ["class"], registry=REGISTRY
+)
+QUEUE_SECONDS = Histogram(
+    "inference_request_queue_seconds",
+    "Time an LLM request waited in the batcher.",
+    ["class"],
+    buckets=STAGE_BUCKETS_S,
+    registry=REGISTRY,
+)
+KV_CACHE_UTILIZATION = Gauge(
+    "kv_cache_utilization_ratio", "Share of the KV cache in use by running requests.", ["replica"], registry=REGISTRY
+)
+
+ProcessCollector(registry=REGISTRY)
+REGISTRY.register(GpuMemoryCollector())
+
+
+def record_turn(marks_ms: Mapping[Stage, float | None], persona: str) -> None:
+    """Put the marks of a finished turn into the histograms; None: the mark was not reached."""
+    for stage, milliseconds in marks_ms.items():
+        if milliseconds is not None:
+            STAGE_SECONDS.labels(stage).observe(milliseconds / 1000)
+    if (heard_ms := marks_ms.get(Stage.FIRST_AUDIO_SENT)) is not None:
+        VOICE_TO_VOICE_SECONDS.labels(persona).observe(heard_ms / 1000)
+
+
+def exposition(accept: str = "") -> tuple[bytes, str]:
+    """All metrics as a scraper asks for them by its Accept header: body and content type."""
+    encode, content_type = choose_encoder(accept)
+    return encode(REGISTRY), content_type
+
+
+async def watch_loop_lag() -> None:
+    """Measure how late this loop is, until cancelled."""
+    while True:
+        due = anyio.current_time() + LAG_INTERVAL_S
+        await anyio.sleep_until(due)
+        LOOP_LAG_SECONDS.observe(max(0.0, anyio.current_time() - due))
