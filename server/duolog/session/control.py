@@ -82,6 +82,10 @@ class CallControl(Protocol):
         """While muted, arriving audio counts as silence (extension)."""
         ...
 
+    def greet(self) -> None:
+        """Speak the persona's greeting now (extension). Refused: `conversation_already_has_active_response`."""
+        ...
+
     def events(self) -> AsyncGenerator[CallEvent, None]:
         """Everything the call says, in order; ends with the call. One consumer."""
         ...
