@@ -253,7 +253,7 @@ class ResponseDone:
 
 @dataclass(frozen=True, slots=True)
 class TurnTimings:
-    """Where the time of one spoken turn went (extension). Sent once, when the answer's first audio has left.
+    """Where the time of one spoken turn went (extension). Sent once, after the answer's ResponseDone.
 
     Every mark is milliseconds after the last voiced sample was received; None: did not happen in this turn.
     """

@@ -6,8 +6,9 @@ insertion order unless an item was placed after another.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 
@@ -53,6 +54,24 @@ class Item:
     def text(self) -> str:
         """All parts' text, joined."""
         return " ".join(part.text for part in self.parts if part.text)
+
+
+def encode_item(item: Item) -> str:
+    """The item as JSON, for a store."""
+    return json.dumps(asdict(item), ensure_ascii=False)
+
+
+def decode_item(encoded: str) -> Item:
+    """The item from its JSON. Raises ValueError, KeyError, TypeError where it is none."""
+    fields = json.loads(encoded)
+    parts = tuple(ContentPart(PartKind(part["kind"]), part["text"]) for part in fields["parts"])
+    return Item(
+        id=fields["id"],
+        role=ItemRole(fields["role"]),
+        parts=parts,
+        status=ItemStatus(fields["status"]),
+        interrupted=bool(fields["interrupted"]),
+    )
 
 
 class UnknownItem(KeyError):

@@ -1,0 +1,246 @@
+"""One call, as the wire sees it: CallControl over the ear, the turns and the playout. Knows nothing of sockets.
+
+audio ──▶ TurnTaking (Ear → VoiceActivity → Floor) ──turns──▶ TurnRunner ──▶ Understanding, Speaking ──▶ Outbox
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import anyio
+import numpy as np
+import structlog
+from anyio.abc import TaskGroup
+from numpy.typing import NDArray
+
+from duolog.ports.errors import RequestRefused
+from duolog.ports.store import StoredSession
+from duolog.session.config import ResponseOptions, SessionConfig
+from duolog.session.context import CallContext
+from duolog.session.control import PlayoutReport
+from duolog.session.events import (
+    CallErrorRaised,
+    CallEvent,
+    PlayoutHeard,
+    ResponseStatus,
+    SessionCreated,
+    SessionUpdated,
+)
+from duolog.session.outbox import SlowConsumer
+from duolog.session.playing import Playback
+from duolog.session.response import Outcome
+from duolog.session.runner import TurnRunner, TurnStuck
+from duolog.session.speaking import Speaking
+from duolog.session.turn import Turn, TurnEnd
+from duolog.session.turn_taking import TurnTaking
+from duolog.session.understanding import Understanding
+from duolog.turns.conversation import Item, encode_item
+
+log = structlog.get_logger(__name__)
+
+INPUT_CHUNKS = 64
+"""Appends that may wait to be heard; the sender waits beyond."""
+HEAR_AT_ONCE_MS = 320
+"""A large append is heard in pieces of this length, so that other calls get their turn in between."""
+INPUT_STALL_S = 1.5
+"""A caller whose audio stops in the middle of a word has ended the turn after this long."""
+
+
+class Call:
+    """Implements CallControl. `run` must be running while it is used."""
+
+    def __init__(self, context: CallContext, *, resumed: bool = False) -> None:
+        self._context = context
+        self._audio_in, self._audio_out = anyio.create_memory_object_stream[NDArray[np.int16]](INPUT_CHUNKS)
+        self._understanding = Understanding(context)
+        self._runner = TurnRunner(self._work, self._finish_turn)
+        self._speaking = Speaking(context, self._answer_audible)
+        self._tasks: TaskGroup | None = None
+        self._taking: TurnTaking | None = None
+        self._resumed = resumed
+
+    async def run(self, *, ready: anyio.Event, greet: bool) -> None:
+        """Live until cancelled or the client stops reading. Sets `ready` once the methods may be used."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                self._taking = TurnTaking(self._context, self._understanding, self._runner, tasks)
+                self._begin(greet=greet)
+                ready.set()
+                tasks.start_soon(self._runner.run)
+                await self._listen()
+        except* SlowConsumer:
+            log.warning("call ended: its client does not read")
+        except* TurnStuck as group:
+            log.warning("call ended: a turn did not end", error=str(group.exceptions[0]))
+        finally:
+            ready.set()
+            self._save()
+            self._context.outbox.close()
+
+    @property
+    def session_id(self) -> str:
+        return self._context.session_id
+
+    @property
+    def config(self) -> SessionConfig:
+        return self._context.config
+
+    def update(self, config: SessionConfig) -> None:
+        self._context.config = config
+        self._floor.reconfigure()
+        self._context.outbox.put(SessionUpdated(config))
+
+    async def append_audio(self, samples: NDArray[np.int16]) -> None:
+        step = max(1, self.config.input_rate_hz * HEAR_AT_ONCE_MS // 1000)
+        for start in range(0, len(samples), step):
+            await self._audio_in.send(samples[start : start + step])
+
+    def commit_audio(self) -> None:
+        self._hear_waiting()
+        self._floor.commit()
+
+    def clear_audio(self) -> None:
+        self._hear_waiting()
+        self._floor.clear()
+
+    def create_item(self, item: Item, after: str | None) -> None:
+        self._context.items.create(item, after)
+        self._save()
+
+    def delete_item(self, item_id: str) -> None:
+        self._context.items.delete(item_id)
+        for turn in self._runner.turns():
+            if turn.response is not None and turn.response.item_id == item_id:
+                self._runner.cancel(turn, TurnEnd.CLIENT_CANCELLED)
+        playback = self._context.playbacks.of_item(item_id)
+        if playback is not None and not playback.over.is_set():
+            self._floor.interrupt(TurnEnd.CLIENT_CANCELLED)
+        self._save()
+
+    def retrieve_item(self, item_id: str) -> None:
+        self._context.items.retrieve(item_id)
+
+    def truncate_item(self, item_id: str, content_index: int, audio_end_ms: int) -> None:
+        self._context.items.truncate(item_id, content_index, audio_end_ms)
+        self._save()
+
+    def create_response(self, options: ResponseOptions) -> None:
+        self._hear_waiting()
+        self._floor.request_answer(options)
+
+    def cancel_response(self, response_id: str | None) -> None:
+        active = [turn.response for turn in self._runner.turns() if turn.response is not None]
+        known = response_id is None or any(response.id == response_id for response in active)
+        if not known or not self._floor.interrupt(TurnEnd.CLIENT_CANCELLED):
+            raise RequestRefused(
+                "Cancellation failed: no answer is in progress.", code="response_cancel_not_active", param="response_id"
+            )
+
+    def greet(self) -> None:
+        """Speak the greeting now."""
+        self._floor.say(self._context.config.greeting or self._context.persona.greeting)
+
+    def report_playout(self, report: PlayoutReport) -> None:
+        playback = self._context.playbacks.report(report)
+        if playback is None:
+            return
+        if playback.cut:
+            self._context.items.cut(playback)
+            self._save()
+            return
+        self._tell_heard(playback)
+
+    def set_muted(self, muted: bool) -> None:
+        self._floor.ear.muted = muted
+
+    def events(self) -> AsyncGenerator[CallEvent, None]:
+        return self._context.outbox.drain()
+
+    @property
+    def _floor(self) -> TurnTaking:
+        if self._taking is None:
+            raise RuntimeError("the call is not running")
+        return self._taking
+
+    def _begin(self, *, greet: bool) -> None:
+        self._context.outbox.put(SessionCreated(self._context.config, self._resumed))
+        if self._resumed:
+            self._context.items.announce_all()
+        if greet and not self._resumed:
+            self.greet()
+
+    async def _listen(self) -> None:
+        async with self._audio_out:
+            while True:
+                with anyio.move_on_after(INPUT_STALL_S) as patience:
+                    self._floor.hear(await self._audio_out.receive())
+                if patience.cancelled_caught:
+                    self._floor.input_stalled()
+
+    def _hear_waiting(self) -> None:
+        """What was appended before a commit belongs to it."""
+        while True:
+            try:
+                self._floor.hear(self._audio_out.receive_nowait())
+            except anyio.WouldBlock:
+                return
+
+    async def _work(self, turn: Turn) -> None:
+        if turn.utterance is not None and not await self._understanding.final(turn, turn.utterance):
+            return
+        if not turn.answer:
+            return
+        if turn.committed.is_set():
+            self._floor.answer_begun()
+        outcome = await self._speaking.answer(turn)
+        self._speaking.finish(turn, outcome)
+
+    def _finish_turn(self, turn: Turn, failure: Exception | None) -> None:
+        if turn.end is TurnEnd.DROPPED:
+            return
+        if failure is not None:
+            self._speaking.finish(
+                turn, Outcome(ResponseStatus.FAILED, error=f"Internal error: {type(failure).__name__}.")
+            )
+            self._context.outbox.put(CallErrorRaised("internal_error", "This answer failed; the call goes on."))
+        elif turn.end is not None:
+            self._speaking.finish(turn, Outcome(ResponseStatus.CANCELLED, reason=turn.end.value))
+        self._save()
+        playback = turn.response.playback if turn.response is not None else None
+        if playback is None or playback.over.is_set():
+            if turn.committed.is_set() and turn.end is None:
+                self._floor.answer_ended()
+        elif self._tasks is not None:
+            playback.ledger.complete = True
+            self._tasks.start_soon(self._see_out, playback)
+
+    async def _see_out(self, playback: Playback) -> None:
+        """Wait until an answer has been heard to its end."""
+        await playback.played_out()
+        if playback.cut:
+            return
+        playback.over.set()
+        self._tell_heard(playback)
+        if not self._context.playbacks.unfinished() and not self._runner.turns():
+            self._floor.answer_ended()
+
+    def _answer_audible(self) -> None:
+        self._floor.answer_begun()
+        self._floor.answer_audible()
+
+    def _tell_heard(self, playback: Playback) -> None:
+        ledger = playback.ledger
+        self._context.outbox.put(
+            PlayoutHeard(ledger.item_id, ledger.heard_text(), ledger.played_ms, ledger.approximate)
+        )
+
+    def _save(self) -> None:
+        self._context.engines.writer.submit(
+            StoredSession(
+                session_id=self._context.session_id,
+                persona=self._context.persona.id,
+                items=tuple(encode_item(item) for item in self._context.items.conversation),
+                updated_at=self._context.engines.clock.unix_time(),
+            )
+        )

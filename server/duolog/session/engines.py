@@ -1,0 +1,41 @@
+"""What a call needs from the outside, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duolog.ports.clock import WallClock
+from duolog.ports.vad import VoiceActivityDetectorFactory
+from duolog.serving.batcher import Batcher
+from duolog.serving.recognizer import Recognizer
+from duolog.serving.session_writer import SessionWriter
+from duolog.serving.synthesizer import Synthesizer
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The shared engines of a process."""
+
+    recognizer: Recognizer
+    batcher: Batcher
+    synthesizer: Synthesizer
+    vad: VoiceActivityDetectorFactory
+    writer: SessionWriter
+    clock: WallClock
+    context_tokens: int
+    """Of the chat model, prompt and answer together."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How calls behave, whatever their persona."""
+
+    prefix_padding_ms: int = 300
+    confirm_ms: int = 200
+    """Voice over the bot for this long interrupts it."""
+    speculate_after_ms: int = 64
+    """Silence after which the turn is transcribed and answered ahead of its end."""
+    max_speculations: int = 6
+    """Per turn; then the turn waits for its end."""
+    first_token_budget_s: float = 0.5
+    """A final request's deadline after it was made."""

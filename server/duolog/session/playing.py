@@ -1,0 +1,108 @@
+"""What of the bot's speech was heard: one ledger for each generation that is not yet played out.
+
+Clients with extensions report samples; for the others the clock since the first audio left is taken, which is an
+upper bound of what was heard, and marked approximate.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import anyio
+
+from duolog.session.control import PlayoutReport
+from duolog.turns.playout import PlayoutLedger
+
+REPORT_SLACK_S = 2.0
+"""A client that reports is given this long after the audio's own length, then counted as having played it."""
+MAX_REMEMBERED = 16
+"""Ledgers kept after playout, for truncations that come late."""
+
+
+@dataclass(slots=True)
+class Playback:
+    """One generation on its way to the loudspeaker."""
+
+    ledger: PlayoutLedger
+    reports: bool
+    first_sent_at: float | None = None
+    reported: bool = False
+    cut: bool = False
+    """Interrupted: its text was cut, and is cut again when the client says how far it really played."""
+
+    over: anyio.Event = field(default_factory=anyio.Event)
+    """Played out, or flushed."""
+
+    @property
+    def remaining_s(self) -> float:
+        """Sound the client still has to play, by the clock; 0 before any was sent."""
+        if self.first_sent_at is None:
+            return 0.0
+        elapsed = anyio.current_time() - self.first_sent_at
+        return max(0.0, self.ledger.sent_samples / self.ledger.rate_hz - elapsed)
+
+    def note_sent(self, samples: int) -> int:
+        """Count samples that leave now; returns the position of the first of them."""
+        if self.first_sent_at is None:
+            self.first_sent_at = anyio.current_time()
+        return self.ledger.add_sent(samples)
+
+    def update_by_clock(self) -> None:
+        """Estimate what was played, for clients that do not say."""
+        if self.reported or self.first_sent_at is None:
+            return
+        elapsed = anyio.current_time() - self.first_sent_at
+        self.ledger.approximate = True
+        self.ledger.report(round(elapsed * self.ledger.rate_hz))
+
+    async def played_out(self) -> None:
+        """Wait until everything has been heard, or the playback is over otherwise. Call when all was sent."""
+        while not self.over.is_set():
+            slack = REPORT_SLACK_S if self.reports else 0.0
+            with anyio.move_on_after(self.remaining_s + slack):
+                await self.over.wait()
+                return
+            if self.remaining_s <= 0:
+                self.ledger.report(self.ledger.sent_samples)
+                return
+
+
+class Playbacks:
+    """The generations of one call."""
+
+    def __init__(self, *, reports: bool) -> None:
+        self._reports = reports
+        self._by_generation: OrderedDict[int, Playback] = OrderedDict()
+        self.generation = 0
+        """The newest generation given out."""
+
+    def begin(self, item_id: str, rate_hz: int) -> Playback:
+        """A new generation for an answer that speaks."""
+        self.generation += 1
+        playback = Playback(PlayoutLedger(self.generation, item_id, rate_hz), self._reports)
+        self._by_generation[self.generation] = playback
+        while len(self._by_generation) > MAX_REMEMBERED:
+            self._by_generation.popitem(last=False)
+        return playback
+
+    def report(self, report: PlayoutReport) -> Playback | None:
+        """Take the client's word; None where the generation is unknown."""
+        playback = self._by_generation.get(report.generation)
+        if playback is None:
+            return None
+        playback.reported = True
+        playback.ledger.report(report.played_samples)
+        if playback.ledger.finished or (report.ended and playback.ledger.complete):
+            playback.over.set()
+        return playback
+
+    def unfinished(self) -> list[Playback]:
+        """Those whose sound may still be in the air, oldest first."""
+        return [playback for playback in self._by_generation.values() if not playback.over.is_set()]
+
+    def of_item(self, item_id: str) -> Playback | None:
+        for playback in reversed(self._by_generation.values()):
+            if playback.ledger.item_id == item_id:
+                return playback
+        return None

@@ -1,0 +1,114 @@
+"""The answer to one turn: the prompt, the response's life, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
+
+from duolog.ports.llm import ChatMessage, GenerationRequest, Role
+from duolog.serving.batcher import BatcherRequest, RequestClass
+from duolog.session.answering import Answer, VoiceStyle
+from duolog.session.context import CallContext, new_id
+from duolog.session.events import CallErrorRaised, ResponseStatus, TurnTimings
+from duolog.session.listening import Utterance
+from duolog.session.response import Outcome, Response
+from duolog.session.turn import Turn
+from duolog.telemetry import metrics
+from duolog.turns.conversation import ContentPart, Item, ItemRole, PartKind
+from duolog.turns.history import History
+
+STAGES = ("endpoint", "transcript", "admitted", "first_token", "first_phrase", "first_audio", "first_audio_sent")
+REPLY_ROOM_SHARE = 0.8
+"""Of what the model's context leaves beside the answer, for the prompt: the estimate of its length is not exact."""
+
+
+class Speaking:
+    """Answers the turns of one call."""
+
+    def __init__(self, context: CallContext, on_audible: Callable[[], None]) -> None:
+        self._context = context
+        self._on_audible = on_audible
+        budget = context.engines.context_tokens - context.config.sampling.max_tokens
+        self._history = History(max(256, int(budget * REPLY_ROOM_SHARE)))
+
+    async def answer(self, turn: Turn) -> Outcome:
+        """Make the answer; nothing leaves before the turn is committed. `finish` ends it."""
+        config = self._context.config
+        modality = turn.options.output_modality or config.output_modality
+        max_tokens = turn.options.max_output_tokens or config.sampling.max_tokens
+        turn.response = Response(new_id("resp"), new_id("item"), turn.options, modality, max_tokens)
+        style = VoiceStyle(
+            voice=turn.options.voice or config.voice,
+            language=self._context.persona.languages[0],
+            speed=config.speed,
+            rate_hz=config.output_rate_hz,
+            apology=self._context.persona.apology,
+        )
+        engines = self._context.engines
+        answer = Answer(turn, turn.response, style, engines.batcher, engines.synthesizer)
+        request = None if turn.spoken_text is not None else self._request(turn, turn.response, max_tokens)
+        outcome = await answer.run(
+            request, self._context.outbox, self._context.items.conversation, self._context.playbacks, self._on_audible
+        )
+        if turn.transcript is None and turn.utterance is not None:
+            return replace(outcome, status=ResponseStatus.FAILED, error="The user's speech could not be transcribed.")
+        return outcome
+
+    def finish(self, turn: Turn, outcome: Outcome) -> None:
+        """End the turn's response, whatever happened to it."""
+        response = turn.response
+        if response is None or not response.begun or response.done:
+            return
+        response.finish(outcome, self._context.outbox, self._context.items.conversation)
+        metrics.responses.labels(status=outcome.status.value).inc()
+        if turn.utterance is not None and response.playback is not None:
+            self._context.outbox.put(self._timings(turn, turn.utterance, response, outcome))
+        if outcome.status is ResponseStatus.FAILED:
+            self._context.outbox.put(CallErrorRaised("answer_failed", outcome.error or "The answer failed."))
+
+    def _request(self, turn: Turn, response: Response, max_tokens: int) -> BatcherRequest:
+        config = self._context.config
+        messages = self._history.messages(turn.options.instructions or config.instructions, self._prompt_items(turn))
+        generation = GenerationRequest(
+            request_id=response.id,
+            messages=tuple(ChatMessage(Role(message.role.value), message.content) for message in messages),
+            sampling=replace(config.sampling, max_tokens=max_tokens),
+            session_id=self._context.session_id,
+        )
+        deadline = anyio.current_time() + self._context.options.first_token_budget_s
+        return BatcherRequest(generation, RequestClass.FINAL, deadline)
+
+    def _prompt_items(self, turn: Turn) -> list[Item]:
+        items = list(self._context.items.conversation)
+        if turn.options.input_items is not None:
+            return [item for item in items if item.id in turn.options.input_items]
+        utterance, transcript = turn.utterance, turn.transcript
+        if utterance is None or transcript is None or any(item.id == utterance.item_id for item in items):
+            return items
+        part = ContentPart(PartKind.INPUT_AUDIO, transcript.text)
+        return [*items, Item(utterance.item_id, ItemRole.USER, (part,))]
+
+    def _timings(self, turn: Turn, utterance: Utterance, response: Response, outcome: Outcome) -> TurnTimings:
+        marks = {stage: turn.marks.after_speech_ms(stage) for stage in STAGES}
+        for stage, value_ms in marks.items():
+            if value_ms is not None:
+                metrics.stage_seconds.labels(stage=stage).observe(value_ms / 1000)
+        return TurnTimings(
+            response_id=response.id,
+            item_id=utterance.item_id,
+            generation=response.playback.ledger.generation if response.playback else 0,
+            speech_end_sample=utterance.end_sample,
+            endpoint_ms=marks["endpoint"],
+            transcript_ms=marks["transcript"],
+            admitted_ms=marks["admitted"],
+            first_token_ms=marks["first_token"],
+            first_phrase_ms=marks["first_phrase"],
+            first_audio_ms=marks["first_audio"],
+            first_audio_sent_ms=marks["first_audio_sent"],
+            prompt_tokens=outcome.usage.prompt_tokens,
+            cached_tokens=outcome.usage.cached_tokens,
+            silence_wait_ms=turn.silence_wait_ms,
+            speculation="used" if turn.speculative else None,
+        )

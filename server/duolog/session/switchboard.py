@@ -1,0 +1,136 @@
+"""Opens calls and counts them: the cap, resuming a stored session, the persona's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import structlog
+
+from duolog.personas import Persona
+from duolog.ports.errors import EngineError, Overloaded
+from duolog.ports.store import SessionStore, StoredSession
+from duolog.session.call import Call
+from duolog.session.config import ServerVad, SessionConfig
+from duolog.session.context import CallContext, new_id
+from duolog.session.engines import CallOptions, Engines
+from duolog.session.items import Items
+from duolog.session.outbox import Outbox
+from duolog.session.playing import Playbacks
+from duolog.telemetry import metrics
+from duolog.turns.conversation import decode_item
+
+log = structlog.get_logger(__name__)
+
+LOAD_TIMEOUT_S = 2.0
+"""A store that has not answered by then is counted as gone; the call begins without its history."""
+RETRY_AFTER_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """How a client wants its call."""
+
+    persona: str | None = None
+    resume: str | None = None
+    """Id of a session to take up again."""
+    greet: bool = False
+    reports_playout: bool = False
+    """The client speaks the extensions and will say what it has played."""
+    input_rate_hz: int = 24_000
+
+
+class Switchboard:
+    """All calls of a process."""
+
+    def __init__(
+        self,
+        engines: Engines,
+        personas: Callable[[str | None], Persona],
+        store: SessionStore,
+        options: CallOptions,
+        max_calls: int,
+    ) -> None:
+        self._engines = engines
+        self._personas = personas
+        self._store = store
+        self._options = options
+        self._max_calls = max_calls
+        self.active = 0
+
+    @asynccontextmanager
+    async def open_call(self, request: CallRequest) -> AsyncGenerator[Call, None]:
+        """A running call until the block ends. Raises Overloaded at the cap."""
+        if self.active >= self._max_calls:
+            raise Overloaded(
+                f"All {self._max_calls} lines of this server are taken; try again in {RETRY_AFTER_S:g} s.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        self.active += 1
+        metrics.calls_active.set(self.active)
+        try:
+            stored = await self._load(request.resume)
+            call = self._new_call(request, stored)
+            ready = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: call.run(ready=ready, greet=request.greet))
+                await ready.wait()
+                try:
+                    yield call
+                finally:
+                    tasks.cancel_scope.cancel()
+        finally:
+            self.active -= 1
+            metrics.calls_active.set(self.active)
+
+    async def _load(self, session_id: str | None) -> StoredSession | None:
+        if session_id is None:
+            return None
+        try:
+            with anyio.move_on_after(LOAD_TIMEOUT_S):
+                return await self._store.load(session_id)
+        except EngineError as error:
+            log.warning("session could not be loaded; the call begins without its history", error=str(error))
+        return None
+
+    def _new_call(self, request: CallRequest, stored: StoredSession | None) -> Call:
+        persona = self._personas(stored.persona if stored is not None and request.persona is None else request.persona)
+        outbox, playbacks = Outbox(), Playbacks(reports=request.reports_playout)
+        items = Items(outbox, playbacks)
+        for encoded in stored.items if stored is not None else ():
+            try:
+                items.conversation.add(decode_item(encoded))
+            except (ValueError, KeyError, TypeError):
+                log.warning("a stored item could not be read and was left out")
+        context = CallContext(
+            session_id=stored.session_id if stored is not None else new_id("sess"),
+            persona=persona,
+            config=default_config(persona, request.input_rate_hz, self._options),
+            engines=self._engines,
+            options=self._options,
+            outbox=outbox,
+            items=items,
+            playbacks=playbacks,
+        )
+        return Call(context, resumed=stored is not None)
+
+
+def default_config(persona: Persona, input_rate_hz: int, options: CallOptions) -> SessionConfig:
+    """The session a client gets before it updates anything: its persona's."""
+    return SessionConfig(
+        persona=persona.id,
+        instructions=persona.instructions,
+        voice=persona.voice,
+        language=persona.spoken_language,
+        sampling=persona.sampling,
+        turn_detection=ServerVad(
+            prefix_padding_ms=options.prefix_padding_ms,
+            silence_duration_ms=persona.turn_taking.silence_ms,
+            interrupt_response=persona.turn_taking.interruptible,
+        ),
+        speed=persona.speed,
+        input_rate_hz=input_rate_hz,
+        greeting=persona.greeting,
+    )

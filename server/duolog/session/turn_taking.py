@@ -1,0 +1,313 @@
+"""Who speaks when: carries out what the turn machine decides, for one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+import numpy as np
+from anyio.abc import TaskGroup
+from numpy.typing import NDArray
+
+from duolog.ports.errors import RequestRefused
+from duolog.session.config import Eagerness, ResponseOptions, SemanticVad, ServerVad, SessionConfig
+from duolog.session.context import CallContext, new_id
+from duolog.session.events import (
+    InputCleared,
+    InputCommitted,
+    ItemAdded,
+    ItemDone,
+    SpeechStarted,
+    SpeechStopped,
+    StateChanged,
+)
+from duolog.session.listening import Ear, Utterance
+from duolog.session.runner import TurnRunner
+from duolog.session.turn import Marks, Turn, TurnEnd
+from duolog.session.understanding import Understanding
+from duolog.telemetry import metrics
+from duolog.turns.activity import SAMPLES_PER_MS, ActivityOptions, VoiceEvent, VoiceEventKind
+from duolog.turns.conversation import ContentPart, Item, ItemRole, ItemStatus, PartKind
+from duolog.turns.machine import Bot, Floor, TurnAction, TurnEvent, User, advance
+
+EAGERNESS_SILENCE_MS = {Eagerness.LOW: 1_000, Eagerness.MEDIUM: 700, Eagerness.HIGH: 400}
+MIN_COMMIT_MS = 100
+"""Shortest audio a client may commit by hand, as the OpenAI API has it."""
+
+_TURN_EVENTS = {
+    VoiceEventKind.ONSET: TurnEvent.VOICE_ONSET,
+    VoiceEventKind.CONFIRMED: TurnEvent.VOICE_CONFIRMED,
+    VoiceEventKind.PAUSE: TurnEvent.VOICE_PAUSE,
+    VoiceEventKind.ENDPOINT: TurnEvent.VOICE_ENDPOINT,
+    VoiceEventKind.FADED: TurnEvent.VOICE_FADED,
+}
+
+
+class TurnTaking:
+    """The floor of one call."""
+
+    def __init__(
+        self, context: CallContext, understanding: Understanding, runner: TurnRunner, tasks: TaskGroup
+    ) -> None:
+        self._context = context
+        self._understanding = understanding
+        self._runner = runner
+        self._tasks = tasks
+        self._floor = Floor()
+        self._item_id = ""
+        self._turn: Turn | None = None
+        """Begun ahead of the end of the utterance that is running."""
+        self._speculations = 0
+        self._announced = "listening"
+        self._speech_announced = True
+        self._speech_start = 0
+        self._voice_event = VoiceEvent(VoiceEventKind.ONSET, 0)
+        self._do: dict[TurnAction, Callable[[], None]] = {
+            TurnAction.BEGIN_UTTERANCE: self._begin_utterance,
+            TurnAction.BEGIN_TURN: self._begin_turn,
+            TurnAction.DROP_TURN: self._drop_turn,
+            TurnAction.COMMIT_TURN: self._commit_turn,
+            TurnAction.DISCARD_UTTERANCE: self._discard_utterance,
+            TurnAction.INTERRUPT: self.interrupt,
+        }
+        config = context.config
+        self.ear = Ear(context.engines.vad(), self._activity(config), config.input_rate_hz, self._preroll_ms(config))
+        self.ear.keep_all = self._manual
+
+    @property
+    def _manual(self) -> bool:
+        return self._context.config.turn_detection is None
+
+    def reconfigure(self) -> None:
+        """The session's configuration changed."""
+        config = self._context.config
+        self.ear.configure(self._activity(config), config.input_rate_hz, self._preroll_ms(config))
+        if self.ear.keep_all != self._manual:
+            self.clear()
+            self.ear.keep_all = self._manual
+
+    def hear(self, samples: NDArray[np.int16]) -> None:
+        """Microphone audio, in order."""
+        for event in self.ear.hear(samples, anyio.current_time()):
+            if not self._manual:
+                self._on_voice(event)
+        if self._floor.user is User.SPEAKING and self._understanding.wants_partial(self.ear.kept_samples):
+            utterance = self.ear.utterance(self._item_id)
+            self._tasks.start_soon(self._understanding.caption, utterance, self._still_speaking)
+
+    def input_stalled(self) -> None:
+        """No audio arrives any more: end the utterance that is running."""
+        for event in self.ear.activity.force_endpoint():
+            self._on_voice(event)
+
+    def commit(self) -> None:
+        """End the user's turn by hand. Raises RequestRefused where there is nothing to commit."""
+        if not self._manual:
+            if not self.ear.activity.in_utterance:
+                raise _nothing_to_commit()
+            self.input_stalled()
+            return
+        if self.ear.kept_samples < MIN_COMMIT_MS * SAMPLES_PER_MS:
+            raise _nothing_to_commit()
+        self._item_id = new_id("item")
+        turn = self._new_turn(self.ear.utterance(self._item_id))
+        turn.answer = False
+        self._publish_item(turn, self._item_id)
+        self._runner.submit(turn)
+        self.ear.end_utterance()
+
+    def clear(self) -> None:
+        """Forget audio that is not committed."""
+        self._advance(TurnEvent.INPUT_CLEARED)
+        self.ear.end_utterance()
+        self._context.outbox.put(InputCleared())
+
+    def request_answer(self, options: ResponseOptions) -> None:
+        """The client asks for an answer. Raises RequestRefused while one is being made."""
+        if any(turn.answer and turn.committed.is_set() for turn in self._runner.turns()):
+            raise RequestRefused(
+                "The conversation already has an answer in progress; wait for response.done or cancel it first.",
+                code="conversation_already_has_active_response",
+            )
+        waiting = [turn for turn in self._runner.turns() if turn.committed.is_set() and turn.utterance is not None]
+        if waiting:
+            waiting[-1].answer, waiting[-1].options = True, options
+            return
+        self._drop_turn()
+        self._answer(Turn(self._context.session_id, options))
+
+    def say(self, text: str) -> None:
+        """Speak a fixed text as the bot's own turn."""
+        self._answer(Turn(self._context.session_id, ResponseOptions(), spoken_text=text))
+
+    def interrupt(self, why: TurnEnd = TurnEnd.TURN_DETECTED) -> bool:
+        """Silence the bot. False where it was not busy."""
+        turns = [turn for turn in self._runner.turns() if turn.committed.is_set() and turn.answer]
+        playing = self._context.playbacks.unfinished()
+        if why is TurnEnd.TURN_DETECTED:
+            self._announce_speech()
+        if playing:
+            metrics.interruptions.inc()
+            self._context.outbox.flush(self._context.playbacks.generation + 1)
+        for playback in playing:
+            playback.update_by_clock()
+            playback.over.set()
+            self._context.items.cut(playback)
+        for turn in turns:
+            self._runner.cancel(turn, why)
+        self._advance(TurnEvent.ANSWER_ENDED)
+        return bool(turns or playing)
+
+    def answer_begun(self) -> None:
+        self._advance(TurnEvent.ANSWER_BEGUN)
+
+    def answer_audible(self) -> None:
+        self._advance(TurnEvent.ANSWER_AUDIBLE)
+
+    def answer_ended(self) -> None:
+        """Heard to its end, or given up."""
+        self._advance(TurnEvent.ANSWER_ENDED)
+
+    @property
+    def bot(self) -> Bot:
+        return self._floor.bot
+
+    def _on_voice(self, event: VoiceEvent) -> None:
+        self._voice_event = event
+        self._advance(_TURN_EVENTS[event.kind])
+
+    def _advance(self, event: TurnEvent) -> None:
+        detection = self._context.config.turn_detection
+        interruptible = detection is not None and detection.interrupt_response
+        self._floor, actions = advance(self._floor, event, interruptible=interruptible)
+        for action in actions:
+            self._do[action]()
+        self._announce_state()
+
+    def _announce_state(self) -> None:
+        if self._floor.bot is Bot.SPEAKING:
+            state = "speaking"
+        elif self._floor.user is not User.QUIET:
+            state = "hearing"
+        else:
+            state = "thinking" if self._floor.bot is Bot.THINKING else "listening"
+        if state != self._announced:
+            self._announced = state
+            self._context.outbox.put(StateChanged(state))
+
+    def _begin_utterance(self) -> None:
+        self._item_id = new_id("item")
+        self._turn = None
+        self._speculations = 0
+        self._speech_start = self.ear.begin_utterance(self._voice_event.at_sample)
+        self._speech_announced = False
+        self._understanding.begin_caption(self._item_id)
+        if not self._floor.bot_busy:
+            self._announce_speech()
+
+    def _announce_speech(self) -> None:
+        """Tell the client that speech began. Over the bot only once it is confirmed: clients stop playing on it."""
+        if not self._speech_announced:
+            self._speech_announced = True
+            self._context.outbox.put(SpeechStarted(self._item_id, self._speech_start // SAMPLES_PER_MS))
+
+    def _begin_turn(self) -> None:
+        self._announce_speech()
+        if self._speculations >= self._context.options.max_speculations:
+            return
+        self._speculations += 1
+        self._turn = self._new_turn(self.ear.utterance(self._item_id))
+        self._turn.speculative = True
+        detection = self._context.config.turn_detection
+        self._turn.answer = detection is not None and detection.create_response
+        self._runner.submit(self._turn)
+
+    def _drop_turn(self) -> None:
+        if self._turn is not None:
+            metrics.speculations.labels(outcome="wasted").inc()
+            self._runner.cancel(self._turn, TurnEnd.DROPPED)
+            self._turn = None
+
+    def _commit_turn(self) -> None:
+        if self._turn is None:
+            self._begin_turn_at_end()
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        if turn.speculative:
+            metrics.speculations.labels(outcome="used").inc()
+        self._announce_speech()
+        self._tell_speech_stopped()
+        self._publish_item(turn, self._item_id)
+        self.ear.end_utterance()
+
+    def _begin_turn_at_end(self) -> None:
+        self._turn = self._new_turn(self.ear.utterance(self._item_id))
+        detection = self._context.config.turn_detection
+        self._turn.answer = detection is not None and detection.create_response
+        self._runner.submit(self._turn)
+
+    def _publish_item(self, turn: Turn, item_id: str) -> None:
+        part = ContentPart(PartKind.INPUT_AUDIO, None)
+        item = Item(item_id, ItemRole.USER, (part,), ItemStatus.COMPLETED)
+        previous = self._context.items.conversation.add(item)
+        outbox = self._context.outbox
+        outbox.put(InputCommitted(item_id, previous))
+        outbox.put(ItemAdded(item, previous))
+        outbox.put(ItemDone(item, previous))
+        turn.marks.endpoint = anyio.current_time()
+        turn.silence_wait_ms = self.ear.activity.endpoint_ms
+        turn.committed.set()
+        self._understanding.publish(turn)
+        metrics.turns.inc()
+
+    def _tell_speech_stopped(self) -> None:
+        self._context.outbox.put(SpeechStopped(self._item_id, self._voice_event.at_sample // SAMPLES_PER_MS))
+
+    def _discard_utterance(self) -> None:
+        self._drop_turn()
+        if self._speech_announced:
+            self._tell_speech_stopped()
+        self.ear.end_utterance()
+
+    def _answer(self, turn: Turn) -> None:
+        turn.committed.set()
+        self._runner.submit(turn)
+
+    def _new_turn(self, utterance: Utterance) -> Turn:
+        return Turn(
+            self._context.session_id, ResponseOptions(), utterance=utterance, marks=Marks(heard=utterance.heard_at)
+        )
+
+    def _still_speaking(self, item_id: str) -> bool:
+        return self._floor.user is not User.QUIET and item_id == self._item_id
+
+    def _activity(self, config: SessionConfig) -> ActivityOptions:
+        detection = config.turn_detection
+        patience_ms = self._context.persona.turn_taking.silence_ms
+        threshold = ServerVad().threshold
+        if isinstance(detection, ServerVad):
+            patience_ms, threshold = detection.silence_duration_ms, detection.threshold
+        elif isinstance(detection, SemanticVad):
+            patience_ms = EAGERNESS_SILENCE_MS.get(detection.eagerness, patience_ms)
+        return ActivityOptions(
+            on_probability=threshold,
+            off_probability=min(threshold, max(0.05, threshold - 0.15)),
+            confirm_ms=self._context.options.confirm_ms,
+            pause_ms=min(self._context.options.speculate_after_ms, patience_ms),
+            endpoint_ms=patience_ms,
+            max_utterance_ms=int(self._context.persona.turn_taking.max_turn_s * 1000),
+        )
+
+    def _preroll_ms(self, config: SessionConfig) -> int:
+        detection = config.turn_detection
+        return (
+            detection.prefix_padding_ms if isinstance(detection, ServerVad) else self._context.options.prefix_padding_ms
+        )
+
+
+def _nothing_to_commit() -> RequestRefused:
+    return RequestRefused(
+        f"The input audio buffer holds less than {MIN_COMMIT_MS} ms of audio; append audio before committing it.",
+        code="input_audio_buffer_commit_empty",
+    )

@@ -1,0 +1,81 @@
+"""Prompts: a prefix that does not move, roles that alternate, a budget that holds."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duolog.turns.conversation import ContentPart, Item, ItemRole, PartKind
+from duolog.turns.history import History, Message, estimate_tokens
+
+pytestmark = pytest.mark.pure
+
+KINDS = {
+    ItemRole.USER: PartKind.INPUT_AUDIO,
+    ItemRole.ASSISTANT: PartKind.OUTPUT_AUDIO,
+    ItemRole.SYSTEM: PartKind.INPUT_TEXT,
+}
+
+
+def item(number: int, role: ItemRole, text: str | None, *, interrupted: bool = False) -> Item:
+    return Item(f"item_{number}", role, (ContentPart(KINDS[role], text),), interrupted=interrupted)
+
+
+def talk(turns: int, words: int = 5) -> list[Item]:
+    roles = (ItemRole.USER, ItemRole.ASSISTANT)
+    return [item(number, roles[number % 2], f"turn {number} " + "word " * words) for number in range(turns)]
+
+
+def test_instructions_come_first_and_items_follow() -> None:
+    messages = History(1_000).messages("Be kind.", talk(3))
+    assert [message.role for message in messages] == [
+        ItemRole.SYSTEM,
+        ItemRole.USER,
+        ItemRole.ASSISTANT,
+        ItemRole.USER,
+    ]
+
+
+def test_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
+    history, items = History(10_000), talk(40)
+    before: tuple[Message, ...] = ()
+    for count in range(1, 41):
+        messages = history.messages("Be kind.", items[:count])
+        assert messages[: len(before)] == before
+        before = messages
+
+
+def test_outgrown_history_is_trimmed_in_steps() -> None:
+    history, items = History(600), talk(200)
+    starts = [history.messages("Be kind.", items[:count])[1].content for count in range(1, 200)]
+    changes = sum(1 for one, other in itertools.pairwise(starts) if one != other)
+    assert 0 < changes < 25
+
+
+@given(st.integers(1, 120), st.integers(1, 60))
+def test_budget_holds(turns: int, words: int) -> None:
+    messages = History(600).messages("Be kind.", talk(turns, words))
+    assert sum(estimate_tokens(message.content) for message in messages[:-1]) <= 600
+
+
+def test_items_without_text_are_left_out() -> None:
+    items = [item(0, ItemRole.USER, "hello"), item(1, ItemRole.ASSISTANT, ""), item(2, ItemRole.USER, None)]
+    assert History(1_000).messages("", items) == (Message(ItemRole.USER, "hello"),)
+
+
+def test_two_user_items_in_a_row_become_one_message() -> None:
+    items = [item(0, ItemRole.USER, "hello"), item(1, ItemRole.USER, "are you there?")]
+    assert History(1_000).messages("", items) == (Message(ItemRole.USER, "hello\nare you there?"),)
+
+
+def test_model_is_told_that_it_was_interrupted() -> None:
+    items = [item(0, ItemRole.USER, "hi"), item(1, ItemRole.ASSISTANT, "Once upon", interrupted=True)]
+    roles = [message.role for message in History(1_000).messages("", items)]
+    assert roles == [ItemRole.USER, ItemRole.ASSISTANT, ItemRole.SYSTEM]
+
+
+def test_chinese_counts_one_token_a_character() -> None:
+    assert estimate_tokens("你好世界") == 10
