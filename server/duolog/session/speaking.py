@@ -16,10 +16,10 @@ from duolog.session.listening import Utterance
 from duolog.session.response import Outcome, Response
 from duolog.session.turn import Turn
 from duolog.telemetry import metrics
+from duolog.telemetry.metrics import Stage, record_turn
 from duolog.turns.conversation import ContentPart, Item, ItemRole, PartKind
 from duolog.turns.history import History
 
-STAGES = ("endpoint", "transcript", "admitted", "first_token", "first_phrase", "first_audio", "first_audio_sent")
 REPLY_ROOM_SHARE = 0.8
 """Of what the model's context leaves beside the answer, for the prompt: the estimate of its length is not exact."""
 
@@ -62,7 +62,7 @@ class Speaking:
         if response is None or not response.begun or response.done:
             return
         response.finish(outcome, self._context.outbox, self._context.items.conversation)
-        metrics.responses.labels(status=outcome.status.value).inc()
+        metrics.TURNS.labels(outcome.status.value).inc()
         if turn.utterance is not None and response.playback is not None:
             self._context.outbox.put(self._timings(turn, turn.utterance, response, outcome))
         if outcome.status is ResponseStatus.FAILED:
@@ -91,22 +91,20 @@ class Speaking:
         return [*items, Item(utterance.item_id, ItemRole.USER, (part,))]
 
     def _timings(self, turn: Turn, utterance: Utterance, response: Response, outcome: Outcome) -> TurnTimings:
-        marks = {stage: turn.marks.after_speech_ms(stage) for stage in STAGES}
-        for stage, value_ms in marks.items():
-            if value_ms is not None:
-                metrics.stage_seconds.labels(stage=stage).observe(value_ms / 1000)
+        marks = {stage: turn.marks.after_speech_ms(stage.value) for stage in Stage}
+        record_turn(marks, self._context.persona.id)
         return TurnTimings(
             response_id=response.id,
             item_id=utterance.item_id,
             generation=response.playback.ledger.generation if response.playback else 0,
             speech_end_sample=utterance.end_sample,
-            endpoint_ms=marks["endpoint"],
-            transcript_ms=marks["transcript"],
-            admitted_ms=marks["admitted"],
-            first_token_ms=marks["first_token"],
-            first_phrase_ms=marks["first_phrase"],
-            first_audio_ms=marks["first_audio"],
-            first_audio_sent_ms=marks["first_audio_sent"],
+            endpoint_ms=marks[Stage.ENDPOINT],
+            transcript_ms=marks[Stage.TRANSCRIPT],
+            admitted_ms=marks[Stage.ADMITTED],
+            first_token_ms=marks[Stage.FIRST_TOKEN],
+            first_phrase_ms=marks[Stage.FIRST_PHRASE],
+            first_audio_ms=marks[Stage.FIRST_AUDIO],
+            first_audio_sent_ms=marks[Stage.FIRST_AUDIO_SENT],
             prompt_tokens=outcome.usage.prompt_tokens,
             cached_tokens=outcome.usage.cached_tokens,
             silence_wait_ms=turn.silence_wait_ms,

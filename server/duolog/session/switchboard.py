@@ -40,6 +40,7 @@ class CallRequest:
     reports_playout: bool = False
     """The client speaks the extensions and will say what it has played."""
     input_rate_hz: int = 24_000
+    output_rate_hz: int = 24_000
 
 
 class Switchboard:
@@ -64,15 +65,19 @@ class Switchboard:
     async def open_call(self, request: CallRequest) -> AsyncGenerator[Call, None]:
         """A running call until the block ends. Raises Overloaded at the cap."""
         if self.active >= self._max_calls:
+            metrics.CALLS_REFUSED.labels("full").inc()
             raise Overloaded(
                 f"All {self._max_calls} lines of this server are taken; try again in {RETRY_AFTER_S:g} s.",
                 retry_after_s=RETRY_AFTER_S,
             )
         self.active += 1
-        metrics.calls_active.set(self.active)
+        metrics.CALLS_ACTIVE.set(self.active)
         try:
             stored = await self._load(request.resume)
             call = self._new_call(request, stored)
+            metrics.CALLS.labels(call.config.persona).inc()
+            if stored is not None:
+                metrics.CALLS_RESUMED.inc()
             ready = anyio.Event()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lambda: call.run(ready=ready, greet=request.greet))
@@ -83,7 +88,7 @@ class Switchboard:
                     tasks.cancel_scope.cancel()
         finally:
             self.active -= 1
-            metrics.calls_active.set(self.active)
+            metrics.CALLS_ACTIVE.set(self.active)
 
     async def _load(self, session_id: str | None) -> StoredSession | None:
         if session_id is None:
@@ -107,7 +112,7 @@ class Switchboard:
         context = CallContext(
             session_id=stored.session_id if stored is not None else new_id("sess"),
             persona=persona,
-            config=default_config(persona, request.input_rate_hz, self._options),
+            config=default_config(persona, request, self._options),
             engines=self._engines,
             options=self._options,
             outbox=outbox,
@@ -117,7 +122,7 @@ class Switchboard:
         return Call(context, resumed=stored is not None)
 
 
-def default_config(persona: Persona, input_rate_hz: int, options: CallOptions) -> SessionConfig:
+def default_config(persona: Persona, request: CallRequest, options: CallOptions) -> SessionConfig:
     """The session a client gets before it updates anything: its persona's."""
     return SessionConfig(
         persona=persona.id,
@@ -131,6 +136,7 @@ def default_config(persona: Persona, input_rate_hz: int, options: CallOptions) -
             interrupt_response=persona.turn_taking.interruptible,
         ),
         speed=persona.speed,
-        input_rate_hz=input_rate_hz,
+        input_rate_hz=request.input_rate_hz,
+        output_rate_hz=request.output_rate_hz,
         greeting=persona.greeting,
     )

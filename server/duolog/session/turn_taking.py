@@ -147,7 +147,7 @@ class TurnTaking:
         if why is TurnEnd.TURN_DETECTED:
             self._announce_speech()
         if playing:
-            metrics.interruptions.inc()
+            metrics.BARGE_INS.labels("interrupted").inc()
             self._context.outbox.flush(self._context.playbacks.generation + 1)
         for playback in playing:
             playback.update_by_clock()
@@ -224,7 +224,7 @@ class TurnTaking:
 
     def _drop_turn(self) -> None:
         if self._turn is not None:
-            metrics.speculations.labels(outcome="wasted").inc()
+            metrics.SPECULATIONS.labels("wasted").inc()
             self._runner.cancel(self._turn, TurnEnd.DROPPED)
             self._turn = None
 
@@ -235,7 +235,7 @@ class TurnTaking:
         if turn is None:
             return
         if turn.speculative:
-            metrics.speculations.labels(outcome="used").inc()
+            metrics.SPECULATIONS.labels("used").inc()
         self._announce_speech()
         self._tell_speech_stopped()
         self._publish_item(turn, self._item_id)
@@ -259,13 +259,14 @@ class TurnTaking:
         turn.silence_wait_ms = self.ear.activity.endpoint_ms
         turn.committed.set()
         self._understanding.publish(turn)
-        metrics.turns.inc()
 
     def _tell_speech_stopped(self) -> None:
         self._context.outbox.put(SpeechStopped(self._item_id, self._voice_event.at_sample // SAMPLES_PER_MS))
 
     def _discard_utterance(self) -> None:
         self._drop_turn()
+        if self._floor.bot_busy:
+            metrics.BARGE_INS.labels("ignored").inc()
         if self._speech_announced:
             self._tell_speech_stopped()
         self.ear.end_utterance()

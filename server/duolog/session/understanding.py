@@ -72,7 +72,7 @@ class Understanding:
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
             log.warning("transcript failed", error=str(error))
-            metrics.engine_errors.labels(engine=error.engine).inc()
+            metrics.ENGINE_ERRORS.labels(error.engine, type(error).__name__).inc()
             await turn.committed.wait()
             self._context.outbox.put(TranscriptFailed(utterance.item_id, "transcription_failed", str(error)))
             turn.spoken_text = self._context.persona.apology
@@ -117,7 +117,7 @@ class Understanding:
         reason = judge(evidence)
         if reason is None:
             return transcript
-        metrics.transcripts_dropped.labels(reason=reason.value).inc()
+        metrics.DROPS.labels("transcript", reason.value).inc()
         log.info("transcript dropped", reason=reason.value, voiced_ms=utterance.voiced_ms)
         return Transcript(
             text="",
