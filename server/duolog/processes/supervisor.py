@@ -111,7 +111,7 @@ class Supervisor:
             return
         self._fail(
             EngineTimeout(
-                f"{spec.name} was not ready within {self._options.ready_timeout_s:.0f} s; look into "
+                f"{spec.name} was not ready within {self._options.ready_timeout_s:g} s; look into "
                 f"{self._logs[spec.name]}, or raise `processes.ready_timeout_s`.",
                 engine=spec.name,
             )
