@@ -1,0 +1,172 @@
+"""One speech engine for all calls: what is spoken next, and what happens when somebody stops listening.
+
+First phrases go before continuations, because a caller hears silence until then. Within each class the earliest
+deadline goes first: for a continuation, the moment when the client's buffer runs empty.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+
+from duolog.ports.errors import EngineError, EngineTimeout, EngineUnavailable
+from duolog.ports.tts import SpeechChunk, SpeechRequest, SpeechSynthesizer, Voice
+
+STALL_S = 10.0
+"""An engine that gives nothing for so long has failed; a phrase takes a tenth of it on a slow machine."""
+MAX_UNREAD_CHUNKS = 256
+"""A minute of speech in the smallest pieces: a call that reads slower must not hold up the others."""
+
+
+class JobState(StrEnum):
+    """WAITING → RUNNING → ENDED, or WAITING → ENDED where the caller leaves first. ENDED is final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(order=True, slots=True)
+class _Job:
+    is_continuation: bool
+    deadline: float
+    number: int
+    session_id: str = field(compare=False)
+    request: SpeechRequest = field(compare=False)
+    chunks: MemoryObjectSendStream[SpeechChunk] = field(compare=False)
+    scope: anyio.CancelScope = field(compare=False)
+    state: JobState = field(compare=False, default=JobState.WAITING)
+    error: EngineError | None = field(compare=False, default=None)
+
+    def end(self, error: EngineError | None = None) -> None:
+        """The only way to ENDED; a second end changes nothing. The reader then gets the rest, and the error."""
+        if self.state is not JobState.ENDED:
+            self.state = JobState.ENDED
+            self.error = error
+            self.chunks.close()
+            self.scope.cancel()
+
+
+class Synthesizer:
+    """The scheduler over one engine. `run` must be running; everything happens in one event loop."""
+
+    def __init__(self, engine: SpeechSynthesizer, *, stall_s: float = STALL_S) -> None:
+        self._engine = engine
+        self._stall_s = stall_s
+        self._queue: list[_Job] = []
+        self._running: _Job | None = None
+        self._numbers = itertools.count()
+        self._arrival = anyio.Event()
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Phrases that wait for the engine."""
+        return sum(job.state is JobState.WAITING for job in self._queue)
+
+    def voices(self) -> tuple[Voice, ...]:
+        return self._engine.voices()
+
+    async def run(self) -> None:
+        """Serve until cancelled. Everything unfinished then ends with EngineUnavailable."""
+        try:
+            while True:
+                self._running = await self._next()
+                await self._serve(self._running)
+                self._running = None
+        finally:
+            self._shut()
+
+    async def speak(
+        self, session_id: str, request: SpeechRequest, *, first: bool, deadline: float
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        """The phrase's sound. `deadline` is loop time (`anyio.current_time`) in seconds.
+
+        Closing or cancelling takes the phrase out of the queue, or stops the engine's work for it at once.
+        Raises EngineError: the engine's own, EngineTimeout where it stalls, EngineUnavailable where `run` has ended.
+        """
+        if self._closed:
+            raise _shut_down()
+        send, receive = anyio.create_memory_object_stream[SpeechChunk](MAX_UNREAD_CHUNKS)
+        job = self._enqueue(session_id, request, send, first=first, deadline=deadline)
+        try:
+            async for chunk in receive:
+                yield chunk
+            if job.error is not None:
+                raise job.error
+        finally:
+            job.end()
+            receive.close()
+
+    def _enqueue(
+        self,
+        session_id: str,
+        request: SpeechRequest,
+        chunks: MemoryObjectSendStream[SpeechChunk],
+        *,
+        first: bool,
+        deadline: float,
+    ) -> _Job:
+        number = next(self._numbers)
+        job = _Job(not first, deadline, number, session_id, request, chunks, anyio.CancelScope())
+        heapq.heappush(self._queue, job)
+        self._arrival.set()
+        return job
+
+    async def _next(self) -> _Job:
+        while True:
+            while self._queue:
+                job = heapq.heappop(self._queue)
+                if job.state is JobState.WAITING:
+                    job.state = JobState.RUNNING
+                    return job
+            self._arrival = anyio.Event()
+            await self._arrival.wait()
+
+    async def _serve(self, job: _Job) -> None:
+        try:
+            with job.scope:
+                await self._speak_out(job)
+        except EngineError as error:
+            job.end(error)
+        else:
+            job.end()
+
+    async def _speak_out(self, job: _Job) -> None:
+        async with aclosing(self._engine.synthesize(job.request)) as chunks:
+            while (chunk := await self._next_chunk(chunks)) is not None:
+                if job.state is JobState.ENDED:
+                    return
+                try:
+                    job.chunks.send_nowait(chunk)
+                except anyio.WouldBlock:
+                    raise EngineTimeout(
+                        f"The call {job.session_id} left {MAX_UNREAD_CHUNKS} pieces of speech unread; it was dropped.",
+                        engine="tts",
+                    ) from None
+
+    async def _next_chunk(self, chunks: AsyncGenerator[SpeechChunk, None]) -> SpeechChunk | None:
+        with anyio.move_on_after(self._stall_s):
+            return await anext(chunks, None)
+        raise EngineTimeout(
+            f"The speech engine gave nothing for {self._stall_s:g} s; look at its log and at the load of its cores.",
+            engine="tts",
+        )
+
+    def _shut(self) -> None:
+        self._closed = True
+        unfinished = [self._running, *self._queue] if self._running else self._queue
+        for job in unfinished:
+            job.end(_shut_down())
+        self._queue = []
+
+
+def _shut_down() -> EngineUnavailable:
+    return EngineUnavailable("Speech synthesis has been shut down; restart the server.", engine="tts")
