@@ -311,6 +311,9 @@ def _check(settings: Settings) -> None:
     server = settings.server
     if (server.tls_cert is None) != (server.tls_key is None):
         raise ConfigurationError("`server.tls_cert` and `server.tls_key` go together; give both or neither.")
+    for name, file in (("server.tls_cert", server.tls_cert), ("server.tls_key", server.tls_key)):
+        if file is not None and not file.is_file():
+            raise ConfigurationError(f"`{name}` is {file}, and there is no such file; correct the path.")
     ports = {"server.port": server.port}
     if settings.starts_vllm:
         ports["llm.port"] = settings.llm.port

@@ -124,7 +124,7 @@ async def test_the_embedded_valkey_gets_ready_and_stops(free_port: int, tmp_path
     child = await Child.start(spec, tmp_path / "valkey.log", grace_s=2)
     try:
         with anyio.fail_after(10):
-            while not await spec.is_ready():
+            while not await spec.is_ready():  # noqa: ASYNC110 - another process decides
                 await anyio.sleep(0.02)
     finally:
         await child.stop()

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.processes.conftest import is_alive, read_pid, wait_for
 
 from duolog.processes.child import LEASH
-from tests.processes.conftest import is_alive, read_pid, wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -39,8 +39,8 @@ PARENT = """
 import os, subprocess, sys, time
 leash, folder = sys.argv[1], sys.argv[2]
 note = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-command = [sys.executable, "-I", "-S", leash, str(os.getpid()), "1", sys.executable, "-c", note, folder + "/command.pid"]
-subprocess.Popen(command, start_new_session=True)
+command = [sys.executable, "-c", note, folder + "/command.pid"]
+subprocess.Popen([sys.executable, "-I", "-S", leash, str(os.getpid()), "1", *command], start_new_session=True)
 time.sleep(600)
 """
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.processes.conftest import MakeSpec, is_alive, read_pid
 
 from duolog.ports.errors import EngineTimeout, EngineUnavailable
 from duolog.processes.child import ChildSpec
 from duolog.processes.supervisor import Supervisor
 from duolog.settings import ProcessSettings
-from tests.processes.conftest import MakeSpec, is_alive, read_pid
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ class Story:
 
 async def until(condition: Callable[[], bool]) -> None:
     with anyio.fail_after(20):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - another process decides
             await anyio.sleep(0.02)
 
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.processes.conftest import is_alive, read_pid, wait_for
 
 from duolog.ports.errors import ConfigurationError
 from duolog.processes.port_claims import PortClaim, check_ports
-from tests.processes.conftest import is_alive, read_pid, wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

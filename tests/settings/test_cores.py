@@ -1,0 +1,66 @@
+"""Who computes on which core."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duolog.cores import CoreMap, machine_cores, share_cores, vllm_binding
+from duolog.settings import AsrSettings, LlmSettings, Settings
+
+pytestmark = pytest.mark.pure
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected", "binding"),
+    [
+        ((0,), CoreMap((0,), (0,), (0,)), "auto"),
+        ((0, 1), CoreMap((0,), (1,), (1,)), "auto"),
+        ((0, 1, 2), CoreMap((0, 1), (2,), (2,)), "0,1"),
+        ((2, 3, 5, 7), CoreMap((2, 3), (5,), (7,)), "2,3"),
+    ],
+)
+def test_speech_has_the_last_cores(cores: tuple[int, ...], expected: CoreMap, binding: str) -> None:
+    shared = share_cores(Settings(), cores)
+    assert shared == expected
+    assert vllm_binding(Settings(), shared) == binding
+
+
+def test_the_settings_own_choice_wins() -> None:
+    settings = Settings(asr=AsrSettings(cores=(3,)), llm=LlmSettings(threads_bind="0-5"))
+    shared = share_cores(settings, range(8))
+    assert shared.asr == (3,)
+    assert vllm_binding(settings, shared) == "0-5"
+
+
+def test_with_the_llm_elsewhere_speech_may_use_every_core() -> None:
+    settings = Settings(llm=LlmSettings(base_url="http://gpu/v1"))
+    assert share_cores(settings, (0, 1)) == CoreMap((0, 1), (0, 1), (0, 1))
+
+
+@given(st.sets(st.integers(0, 63), min_size=2))
+def test_no_core_of_the_llm_is_shared(cores: set[int]) -> None:
+    shared = share_cores(Settings(), cores)
+    assert not set(shared.llm) & {*shared.asr, *shared.tts}
+    assert {*shared.llm, *shared.asr, *shared.tts} <= cores
+
+
+def test_a_twin_of_a_physical_core_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
+    for core, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
+        (folder := tmp_path / f"cpu{core}" / "topology").mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{siblings}\n")
+    assert machine_cores(tmp_path) == (0, 1)
+    assert machine_cores(tmp_path / "absent") == (0, 1, 2, 3)
+
+
+def test_two_twins_alone_count_as_two_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    for core in range(2):
+        (folder := tmp_path / f"cpu{core}" / "topology").mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text("0-1\n")
+    assert machine_cores(tmp_path) == (0, 1)
