@@ -1,0 +1,281 @@
+"""The one way to the chat model: every LLM request of every call waits here until the policy lets it in.
+
+Continuous batching is the engine's work; the batcher decides what may be in flight and in which order. It has no task
+of its own: whoever arrives, ends or wakes up asks the policy again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import anyio
+
+from duolog.ports.errors import EngineError, EngineProtocolError, EngineTimeout, Overloaded
+from duolog.ports.llm import FinishReason, GenerationEnd, GenerationRequest, LanguageModel, TextDelta, TokenUsage
+from duolog.serving.policies import (
+    ENGINE_PRIORITY,
+    AdmissionPolicy,
+    FlightRequest,
+    QueuedRequest,
+    RequestClass,
+)
+
+__all__ = [
+    "Admitted",
+    "Batcher",
+    "BatcherOptions",
+    "BatcherRequest",
+    "BatcherSnapshot",
+    "RequestClass",
+]
+
+
+_SHORTEST_WAIT_S = 0.001
+"""A policy that asks to be asked again at once is asked this much later: nobody spins."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatcherRequest:
+    generation: GenerationRequest
+    """Its `priority` is replaced by that of the class."""
+    klass: RequestClass
+    deadline: float
+    """When its first token is wanted, `anyio.current_time()` seconds: orders requests, never cuts one off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """First value of every stream: the request has entered the engine."""
+
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BatcherOptions:
+    first_token_timeout_s: float = 20.0
+    """From admission to the first token."""
+    inter_token_timeout_s: float = 10.0
+    queue_timeout_s: float = 20.0
+    """A request that the policy has not let in by then ends with Overloaded."""
+    max_queued: int = 1024
+    """The next request is refused with Overloaded."""
+    retry_after_s: float = 2.0
+
+
+class Outcome(StrEnum):
+    """How a request ended; each ends in exactly one way."""
+
+    FINISHED = "finished"
+    ABORTED = "aborted"
+    """Closed or cancelled by its caller, or given up by the policy."""
+    FAILED = "failed"
+    """The engine raised."""
+    TIMED_OUT = "timed_out"
+    REFUSED = "refused"
+    """Never entered the engine: no capacity."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatcherSnapshot:
+    """Counters for metrics. `arrived` is the sum of `queued`, `in_flight` and all outcomes."""
+
+    arrived: int
+    queued: dict[RequestClass, int]
+    in_flight: dict[RequestClass, int]
+    ended: dict[Outcome, int]
+    waited_s_total: float
+    """Time in the queue of all requests that were let in."""
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """The changing state of one request."""
+
+    queued: QueuedRequest
+    wake: anyio.Event = field(default_factory=anyio.Event)
+    admitted_at: float | None = None
+    refused: bool = False
+    aborted: bool = False
+    first_token: bool = False
+    pull: anyio.CancelScope | None = None
+    """Open while the engine is awaited for the next value."""
+
+
+class Batcher:
+    """Shared by all calls of a process. Must be used from one event loop."""
+
+    def __init__(self, engine: LanguageModel, policy: AdmissionPolicy, options: BatcherOptions | None = None) -> None:
+        self._engine = engine
+        self._policy = policy
+        self._options = options or BatcherOptions()
+        self._queue: dict[int, _Ticket] = {}
+        self._flight: dict[int, _Ticket] = {}
+        self._look_again_at: float | None = None
+        self._arrived = 0
+        self._ended: Counter[Outcome] = Counter()
+        self._waited_s = 0.0
+
+    async def generate(self, request: BatcherRequest) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
+        """Stream an answer: Admitted, TextDelta…, then one GenerationEnd. Use it under `aclosing`.
+
+        Closing the generator or cancelling withdraws the request, from the queue or from the engine.
+        Raises Overloaded where it is not let in, EngineTimeout where the engine is stuck, and what the engine raises.
+        """
+        ticket = self._arrive(request)
+        outcome = Outcome.ABORTED
+        try:
+            waited_s = await self._admission(ticket)
+            yield Admitted(waited_s)
+            generation = replace(request.generation, priority=ENGINE_PRIORITY[request.klass])
+            async with aclosing(self._engine.generate(generation)) as stream:
+                while True:
+                    value = await self._next_value(ticket, stream)
+                    if isinstance(value, GenerationEnd):
+                        outcome = Outcome.ABORTED if value.reason is FinishReason.ABORTED else Outcome.FINISHED
+                        break
+                    yield value
+            self._settle(ticket, outcome)
+            yield value
+        except Overloaded:
+            outcome = Outcome.REFUSED
+            raise
+        except EngineTimeout:
+            outcome = Outcome.TIMED_OUT
+            raise
+        except EngineError:
+            outcome = Outcome.FAILED
+            raise
+        finally:
+            self._settle(ticket, outcome)
+
+    def snapshot(self) -> BatcherSnapshot:
+        return BatcherSnapshot(
+            arrived=self._arrived,
+            queued=_by_class(self._queue),
+            in_flight=_by_class(self._flight),
+            ended={outcome: self._ended[outcome] for outcome in Outcome},
+            waited_s_total=self._waited_s,
+        )
+
+    def _arrive(self, request: BatcherRequest) -> _Ticket:
+        self._arrived += 1
+        generation = request.generation
+        queued = QueuedRequest(
+            ticket=self._arrived,
+            session_id=generation.session_id,
+            klass=request.klass,
+            deadline=request.deadline,
+            arrived_at=anyio.current_time(),
+            prompt_tokens=estimated_tokens(generation),
+            max_tokens=generation.sampling.max_tokens,
+        )
+        ticket = _Ticket(queued)
+        if len(self._queue) >= self._options.max_queued:
+            ticket.refused = True
+        self._queue[queued.ticket] = ticket
+        return ticket
+
+    async def _admission(self, ticket: _Ticket) -> float:
+        """Wait until the policy lets the request in; returns the seconds waited. Raises Overloaded."""
+        give_up_at = ticket.queued.arrived_at + self._options.queue_timeout_s
+        if not ticket.refused:
+            self._ask_policy()
+        while ticket.admitted_at is None:
+            if ticket.refused or anyio.current_time() >= give_up_at:
+                raise Overloaded(
+                    "The language model has more requests than it can take; try again in a moment.",
+                    retry_after_s=self._options.retry_after_s,
+                )
+            wake_at = give_up_at if self._look_again_at is None else min(give_up_at, self._look_again_at)
+            with anyio.move_on_after(wake_at - anyio.current_time()) as waiting:
+                await ticket.wake.wait()
+            if waiting.cancelled_caught:
+                self._ask_policy()
+            else:
+                ticket.wake = anyio.Event()
+        return ticket.admitted_at - ticket.queued.arrived_at
+
+    async def _next_value(
+        self, ticket: _Ticket, stream: AsyncGenerator[TextDelta | GenerationEnd, None]
+    ) -> TextDelta | GenerationEnd:
+        """The engine's next value, within its time limit. Raises EngineTimeout, EngineProtocolError."""
+        limit_s = self._options.inter_token_timeout_s if ticket.first_token else self._options.first_token_timeout_s
+        value = None
+        with anyio.move_on_after(0 if ticket.aborted else limit_s) as ticket.pull:
+            value = await anext(stream, None)
+            if value is None:
+                raise EngineProtocolError("The language model's stream stopped without an end.", engine="llm")
+        ticket.pull = None
+        if ticket.aborted:
+            return GenerationEnd(FinishReason.ABORTED, TokenUsage())
+        if value is None:
+            raise EngineTimeout(f"The language model was silent for {limit_s:g} s; see its log.", engine="llm")
+        if not ticket.first_token:
+            ticket.first_token = True
+            self._ask_policy()
+        return value
+
+    def _settle(self, ticket: _Ticket, outcome: Outcome) -> None:
+        """Take an ended request out of the books, once."""
+        number = ticket.queued.ticket
+        if self._queue.pop(number, None) or self._flight.pop(number, None):
+            self._ended[outcome] += 1
+            self._ask_policy()
+
+    def _ask_policy(self) -> None:
+        """Let the policy decide and carry it out."""
+        now = anyio.current_time()
+        waiting = [ticket.queued for ticket in self._queue.values() if not ticket.refused]
+        flying = [
+            FlightRequest(ticket.queued, ticket.admitted_at or now, prefilling=not ticket.first_token)
+            for ticket in self._flight.values()
+        ]
+        decision = self._policy.decide(waiting, flying, now)
+        for number in decision.abort:
+            self._abort(number)
+        for number in decision.refuse:
+            if ticket := self._queue.get(number):
+                ticket.refused = True
+                ticket.wake.set()
+        for number in decision.admit:
+            self._admit(number, now)
+        look_again_at = decision.look_again_at and max(decision.look_again_at, now + _SHORTEST_WAIT_S)
+        if look_again_at != self._look_again_at:
+            self._look_again_at = look_again_at
+            for ticket in self._queue.values():
+                ticket.wake.set()
+
+    def _admit(self, number: int, now: float) -> None:
+        ticket = self._queue.get(number)
+        if ticket is None or ticket.refused:
+            return
+        del self._queue[number]
+        ticket.admitted_at = now
+        self._flight[number] = ticket
+        self._waited_s += now - ticket.queued.arrived_at
+        ticket.wake.set()
+
+    def _abort(self, number: int) -> None:
+        ticket = self._flight.get(number)
+        if ticket is None:
+            return
+        ticket.aborted = True
+        if ticket.pull is not None:
+            ticket.pull.cancel()
+
+
+def estimated_tokens(generation: GenerationRequest) -> int:
+    """About how long the prompt is: four characters a token in Latin script, one in Chinese."""
+    text = "".join(message.content for message in generation.messages)
+    wide = sum(char >= "\u2e80" for char in text)
+    return math.ceil(wide + (len(text) - wide) / 4) + 4 * len(generation.messages)
+
+
+def _by_class(tickets: dict[int, _Ticket]) -> dict[RequestClass, int]:
+    counted = Counter(ticket.queued.klass for ticket in tickets.values())
+    return {klass: counted[klass] for klass in RequestClass}
