@@ -40,7 +40,10 @@ FAILURES = (
     ("Network is unreachable", "the package index cannot be reached; check the network"),
     ("Read timed out", "the package index does not answer; check the network"),
     ("Connection broken", "the connection was lost; check the network"),
-    ("No matching distribution found", "the index has no fitting package; use Python 3.11 on Linux x86_64, with a network"),
+    (
+        "No matching distribution found",
+        "the index has no fitting package; use Python 3.11 on Linux x86_64, with a network",
+    ),
 )
 """What stands in pip's log → what it means and how to mend it. The first match counts."""
 
