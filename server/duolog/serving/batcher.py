@@ -244,7 +244,9 @@ class Batcher:
                 ticket.wake.set()
         for number in decision.admit:
             self._admit(number, now)
-        look_again_at = decision.look_again_at and max(decision.look_again_at, now + _SHORTEST_WAIT_S)
+        look_again_at = decision.look_again_at
+        if look_again_at is not None:
+            look_again_at = max(look_again_at, now + _SHORTEST_WAIT_S)
         if look_again_at != self._look_again_at:
             self._look_again_at = look_again_at
             for ticket in self._queue.values():
