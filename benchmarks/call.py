@@ -1,0 +1,83 @@
+"""`make bench-call`: real utterances against a real running stack at speaking pace, with 1, 2 and 4 calls at once.
+
+Writes benchmarks/results/call_latency.json and .md. `--scripted` measures the same path with engines that take no time:
+what is left is the share of our own code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+
+from benchmarks.schedule import Budget, Part, measure
+from benchmarks.stack import ROOT, duolog_stack
+from benchmarks.utterances import load_utterances
+from duolog.loadtest.campaign import DuologCaller
+from duolog.loadtest.results import Run, machine_facts, markdown_table, run_summary
+from duolog.loadtest.wire_client import CallOptions
+from duolog.ports.errors import DuologError
+
+RESULTS = ROOT / "benchmarks" / "results"
+LOG = ROOT / ".duolog" / "logs" / "bench-call.log"
+
+
+def main(  # noqa: PLR0913, PLR0917 - the command's own options
+    url: Annotated[str | None, typer.Option(help="Measure a server that runs already.")] = None,
+    profile: Annotated[str, typer.Option(help="Models of the stack that is started.")] = "tiny",
+    persona: Annotated[str, typer.Option(help="Whom to call.")] = "bench",
+    calls: Annotated[str, typer.Option(help="Calls at once, each measured by itself.")] = "1,2,4",
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    minutes: Annotated[float, typer.Option(help="Stop measuring after this long.")] = 8.5,
+    scripted: Annotated[bool, typer.Option("--scripted", help="Engines without delay: our own share.")] = False,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
+) -> None:
+    label = "scripted" if scripted else profile
+    parts = [Part("duolog", int(count), label) for count in calls.split(",")]
+    target = out or RESULTS / ("own_share.json" if scripted else "call_latency.json")
+    budget = Budget(rounds, minutes * 60)
+    work = partial(_measure_at, url, persona, parts, budget) if url else partial(_measure_own, persona, parts, budget)
+    try:
+        runs = anyio.run(work)
+    except DuologError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    if not write_results(runs, target):
+        typer.echo("No turn counts: see turns_left_out and failures in the results.", err=True)
+        raise typer.Exit(1)
+
+
+async def _measure_own(persona: str, parts: Sequence[Part], budget: Budget) -> list[Run]:
+    """Start a stack for the measurement."""
+    profile = parts[0].profile
+    typer.echo(f"Starting the {profile} stack; its output goes to {LOG.relative_to(ROOT)}")
+    scripted = profile == "scripted"
+    async with duolog_stack("tiny" if scripted else profile, scripted=scripted, log=LOG) as stack:
+        return await _measure_at(stack.url, persona, parts, budget)
+
+
+async def _measure_at(url: str, persona: str, parts: Sequence[Part], budget: Budget) -> list[Run]:
+    caller = DuologCaller(CallOptions(url, persona))
+    return await measure(parts, {"duolog": caller}, load_utterances(), budget=budget, say=typer.echo)
+
+
+def write_results(runs: Sequence[Run], target: Path) -> bool:
+    """Write JSON and table beside it; False where no turn counts."""
+    machine = machine_facts()
+    summaries = [run_summary(run) for run in runs]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fields = {"machine": machine, "runs": summaries}
+    target.write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    table = markdown_table(summaries, machine)
+    target.with_suffix(".md").write_text(table, encoding="utf-8")
+    typer.echo(f"\n{table}\n{target}")
+    return any(run.timelines for run in runs)
+
+
+if __name__ == "__main__":
+    typer.run(main)
