@@ -269,10 +269,10 @@ def load_settings(path: Path | None, environment: Mapping[str, str]) -> Settings
 
 
 def _with_environment(document: Document, environment: Mapping[str, str]) -> Document:
-    """The document with every `DUOLOG__…` variable laid over it."""
+    """The document with every `DUOLOG__…` variable that is not empty laid over it."""
     values, origins = _copy(document.values), dict(document.origins)
     for name in sorted(environment):
-        if not name.startswith(ENVIRONMENT_PREFIX):
+        if not name.startswith(ENVIRONMENT_PREFIX) or not environment[name].strip():
             continue
         path = tuple(name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
         _set(values, path, _value(name, environment[name]))
@@ -295,8 +295,8 @@ def _set(values: dict[str, Any], path: KeyPath, value: object) -> None:
 
 
 def _value(name: str, text: str) -> object:
-    """`[a, b]` and `{a: b}` are YAML; `null` and nothing are None; everything else is the text itself."""
-    if text.strip() in ("", "null"):
+    """`[a, b]` and `{a: b}` are YAML; `null` is None; everything else is the text itself."""
+    if text.strip() == "null":
         return None
     if not text.lstrip().startswith(("[", "{")):
         return text

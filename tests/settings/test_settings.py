@@ -54,6 +54,7 @@ def test_file_values_and_environment_on_top(tmp_path: Path) -> None:
         DUOLOG__TTS__VOICES="{anna: /voices/anna}",
         DUOLOG__LLM__BASE_URL="null",
         DUOLOG__TTS__ONNX="false",
+        DUOLOG__SERVER__ALLOWED_ORIGINS="",
         UNRELATED="x",
     )
     assert made.profile is Profile.TINY
