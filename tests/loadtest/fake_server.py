@@ -11,8 +11,9 @@ from http import HTTPStatus
 
 import numpy as np
 from numpy.typing import NDArray
-from websockets.asyncio.server import Request, Response, ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
 from duolog.loadtest.wire_text import KIND_SPEECH, SPEECH_HEADER
 
@@ -33,6 +34,9 @@ class Manner(StrEnum):
     HANGS_UP = "hangs up"
     FAILS = "fails"
     REFUSES = "refuses"
+    """Before the socket is open."""
+    DECLINES = "declines"
+    """With an error event, then hangs up."""
     TALKS_NONSENSE = "talks nonsense"
     SAYS_NOTHING = "says nothing"
 
@@ -80,6 +84,9 @@ class FakeCall:
     async def run(self) -> None:
         if self._server.manner is Manner.SAYS_NOTHING:
             await self._connection.wait_closed()
+            return
+        if self._server.manner is Manner.DECLINES:
+            await self._send("error", error={"message": "All lines are busy."})
             return
         await self._send("session.created", session={"id": "sess_1"})
         rates = {"input_rate_hz": 16_000, "output_rate_hz": RATE_HZ}

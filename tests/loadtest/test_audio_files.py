@@ -23,7 +23,7 @@ def is_the_tone(samples: np.ndarray[tuple[int, ...], np.dtype[np.int16]]) -> boo
     """Half a second of 440 Hz at half of full scale."""
     spectrum = np.abs(np.fft.rfft(samples[1_000:7_000].astype(np.float64)))
     peak_hz = spectrum.argmax() * 16_000 / 6_000
-    return abs(len(samples) - 8_000) < 700 and abs(peak_hz - 440) < 5 and 15_000 < np.abs(samples).max() < 18_000
+    return bool(abs(len(samples) - 8_000) < 700 and abs(peak_hz - 440) < 5 and 15_000 < np.abs(samples).max() < 18_000)
 
 
 @pytest.mark.parametrize(("suffix", "rate_hz"), [("wav", 16_000), ("wav", 44_100), ("flac", 8_000), ("ogg", 48_000)])

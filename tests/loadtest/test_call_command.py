@@ -12,9 +12,8 @@ import pytest
 import soundfile
 import typer
 from anyio.from_thread import start_blocking_portal
-from click.testing import Result
 from tests.loadtest.fake_server import ANSWER, RATE_HZ, TRANSCRIPT, FakeServer, Manner, fake_server
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from duolog.loadtest.call_command import call
 
@@ -109,6 +108,7 @@ def test_a_typed_message_is_answered() -> None:
         (Manner.HANGS_UP, "The connection broke off: out of order (code 1011)."),
         (Manner.FAILS, "The answer to question.wav failed: The model is away."),
         (Manner.REFUSES, "refused the call: 503 Service Unavailable. All lines are busy; try again in 5 s."),
+        (Manner.DECLINES, "The server refused the call: All lines are busy."),
         (Manner.TALKS_NONSENSE, "The server sent something that is not our wire: an event is a JSON object."),
     ],
 )

@@ -133,11 +133,11 @@ class Call:
         try:
             async for message in connection:
                 await self._take(message, anyio.current_time())
-            self._ended = "The server hung up before the call was over."
+            self._end("The server hung up before the call was over.")
         except ConnectionClosed as closed:
-            self._ended = f"The connection broke off: {_close_reason(closed)}."
+            self._end(f"The connection broke off: {_close_reason(closed)}.")
         except ValueError as error:
-            self._ended = f"The server sent something that is not our wire: {error}."
+            self._end(f"The server sent something that is not our wire: {error}.")
 
     async def _take(self, message: str | bytes, now_s: float) -> None:
         if isinstance(message, bytes):
@@ -147,7 +147,7 @@ class Call:
         for reply in self.log.on_message(event, now_s):
             await self._writer.send_event(reply)
         if text_field(event, "type") == "error" and not self.log.turns:
-            self._ended = f"The server refused the call: {text_field(event, 'error', 'message')}"
+            self._end(f"The server refused the call: {text_field(event, 'error', 'message')}")
         if self._observer is not None:
             self._observer(event)
 
@@ -164,6 +164,10 @@ class Call:
         """Sound that still arrives renews it: a long answer is no missing answer."""
         newest_s = max((answer.last_sign_s for answer in turn.answers), default=0.0)
         return max(newest_s, turn.last_voiced_s or 0.0) + self._options.answer_timeout_s
+
+    def _end(self, why: str) -> None:
+        """The first reason is the true one: what follows is its consequence."""
+        self._ended = self._ended or why
 
     def _raise_if_ended(self) -> None:
         if self._ended is not None:
