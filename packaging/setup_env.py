@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,20 +71,24 @@ class Progress:
     """Packages of this step, 0: not counted."""
     started: float = field(default_factory=time.monotonic)
     collected: int = 0
+    fetched_mb: float = 0
     doing: str = "starting"
 
     def read(self, line: str) -> None:
         """Take one line of pip's output."""
         text = line.strip()
-        if text.startswith("Collecting "):
+        if text.startswith(("Collecting ", "Processing ")):
             self.collected += 1
-            self.doing = f"fetching {text.split()[1].split('==')[0]}"
+            self.doing = f"fetching {Path(re.split('==| @ ', text.split()[1])[0]).name}"
+        elif size := re.search(r"^Downloading \S+ \(([\d.]+) (kB|MB|GB)\)", text):
+            self.fetched_mb += float(size[1]) * {"kB": 0.001, "MB": 1, "GB": 1000}[size[2]]
         elif text.startswith("Installing collected packages"):
-            self.doing = "unpacking (the longest part: some minutes without downloads)"
+            self.doing = "unpacking, which takes some minutes"
 
     def line(self) -> str:
         counted = f" {min(self.collected, self.total)}/{self.total}" if self.total else ""
-        return f"  {self.title}:{counted} {self.doing} ({time.monotonic() - self.started:.0f} s)"
+        size = f", {self.fetched_mb:.0f} MB" if self.fetched_mb else ""
+        return f"  {self.title}:{counted} {self.doing} ({time.monotonic() - self.started:.0f} s{size})"
 
     def run(self, command: list[str]) -> None:
         """Run a command with its output in the log. SetupFailed with the sentence that fits if it fails."""

@@ -1,0 +1,21 @@
+#!/bin/bash
+# Make sure that a program is there: system_tool.sh PROGRAM DEBIAN_PACKAGE...
+# Installs the packages where this is Debian and we are root; otherwise says what is needed and stops.
+set -euo pipefail
+program=$1
+shift
+present() {
+    command -v "$program" >/dev/null || { [ "$program" = chromium ] && command -v chromium-browser google-chrome >/dev/null; }
+}
+if present; then
+    exit 0
+fi
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    echo "The tests need $program; install it (Debian: sudo apt-get install $*) and run the same command again." >&2
+    exit 1
+fi
+echo "Installing $* with apt-get (some minutes at most)"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q=2
+apt-get install -q=2 --no-install-recommends "$@"
+present
