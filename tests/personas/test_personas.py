@@ -113,6 +113,7 @@ def test_reloading_takes_changes_and_keeps_what_is_broken_now(folder: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_change_of_a_file_is_noticed(folder: Path) -> None:
     library = PersonaLibrary(folder)
     async with anyio.create_task_group() as group:

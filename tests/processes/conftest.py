@@ -52,10 +52,10 @@ def make_spec(tmp_path: Path) -> Iterator[MakeSpec]:
         announce = f"(folder / '{name}.ready').touch()\n" if ready else ""
         body = STAND_IN + announce + (code or STAY)
 
-        async def is_ready() -> bool:
-            return marker.exists()
+        async def waits_for() -> str | None:
+            return None if marker.exists() else "a file"
 
-        return ChildSpec(name, (sys.executable, "-c", body, str(tmp_path), name), is_ready, after=after)
+        return ChildSpec(name, (sys.executable, "-c", body, str(tmp_path), name), waits_for, after=after)
 
     yield make
     for name in names:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import pytest
+from anyio.abc import ByteStream
 
 from duolog.processes import children as under_test
 from duolog.processes.backoff import Backoff
@@ -115,8 +117,34 @@ def test_the_last_lines_of_a_log_leave_out_empty_ones(tmp_path: Path) -> None:
 
 
 async def test_probes_say_no_where_nobody_listens(free_port: int) -> None:
-    assert not await answers_http(f"http://127.0.0.1:{free_port}/")()
-    assert not await answers_ping("127.0.0.1", free_port)()
+    assert await answers_http(f"http://127.0.0.1:{free_port}/")() == ""
+    assert await answers_ping("127.0.0.1", free_port)() == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", None),
+        (b"HTTP/1.1 503 No\r\ncontent-length: 4\r\n\r\nwait", ""),
+        (
+            b"HTTP/1.1 503 No\r\nconnection: close\r\n\r\n"
+            b'{"parts": {"asr": {"ready": true}, "tts": {"ready": false, "detail": "loading the voices"}}}',
+            "tts: loading the voices",
+        ),
+        (b"nonsense", ""),
+    ],
+)
+async def test_the_http_probe_passes_on_what_the_server_waits_for(answer: bytes, expected: str | None) -> None:
+    async def serve(stream: ByteStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(answer)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, serve)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        assert await answers_http(f"http://127.0.0.1:{port}/readyz")() == expected
+        group.cancel_scope.cancel()
 
 
 async def test_the_embedded_valkey_gets_ready_and_stops(free_port: int, tmp_path: Path) -> None:
@@ -124,8 +152,8 @@ async def test_the_embedded_valkey_gets_ready_and_stops(free_port: int, tmp_path
     child = await Child.start(spec, tmp_path / "valkey.log", grace_s=2)
     try:
         with anyio.fail_after(10):
-            while not await spec.is_ready():  # noqa: ASYNC110 - another process decides
+            while await spec.waits_for() is not None:  # noqa: ASYNC110 - another process decides
                 await anyio.sleep(0.02)
     finally:
         await child.stop()
-    assert not await spec.is_ready()
+    assert await spec.waits_for() == ""

@@ -101,11 +101,11 @@ async def test_a_child_that_ends_before_it_is_ready_stops_everything(make_spec: 
 
 
 async def test_a_child_that_crashes_too_often_stops_everything(make_spec: MakeSpec, tmp_path: Path) -> None:
-    wait_for_witness = "[time.sleep(0.02) for _ in range(5)]; sys.exit(3)"
-    supervisor = Supervisor([make_spec("llm", wait_for_witness)], QUICK, tmp_path / "logs", Story())
+    crash_once_seen = "while not (folder / 'seen').exists(): time.sleep(0.01)\nsys.exit(3)"
+    supervisor = Supervisor([make_spec("llm", crash_once_seen)], QUICK, tmp_path / "logs", Story())
 
     with anyio.fail_after(30), pytest.raises(EngineUnavailable, match="llm ended with status 3, and too often"):
-        await supervisor.run(lambda: None)
+        await supervisor.run((tmp_path / "seen").touch)
     assert (tmp_path / "llm.starts").read_text() == "x" * (QUICK.restart_limit + 1)
 
 
@@ -113,18 +113,19 @@ async def test_a_child_that_never_gets_ready_stops_everything(make_spec: MakeSpe
     hasty = ProcessSettings(ready_timeout_s=0.5, stop_grace_s=1)
     supervisor = Supervisor([make_spec("llm", ready=False)], hasty, tmp_path / "logs", Story())
 
-    with pytest.raises(EngineTimeout, match=r"llm was not ready within 0\.5 s"):
+    with pytest.raises(EngineTimeout, match=r"llm was not ready within 0\.5 s \(a file\); look into"):
         await supervisor.run(lambda: None)
 
 
+@pytest.mark.parametrize("own_session", [False, True])
 async def test_what_a_child_started_ends_with_it_even_if_it_will_not_listen(
-    make_spec: MakeSpec, tmp_path: Path
+    make_spec: MakeSpec, tmp_path: Path, own_session: bool
 ) -> None:
     stubborn = (
         "import subprocess\n"
         "child = subprocess.Popen([sys.executable, '-c', "
         "'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)'], "
-        "stdout=subprocess.PIPE)\n"
+        f"stdout=subprocess.PIPE, start_new_session={own_session})\n"
         "child.stdout.readline()\n"
         "(folder / 'grandchild.pid').write_text(str(child.pid))\n"
         "(folder / 'llm.ready').touch()\n"

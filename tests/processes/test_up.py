@@ -29,7 +29,9 @@ settings = Settings(
     store=StoreSettings(url="redis://elsewhere"), logging=LoggingSettings(folder=folder / "logs"),
 )
 code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-async def ready(): return (folder / "server.pid").exists() and (folder / "server.pid").read_text() != ""
+async def ready():
+    marker = folder / "server.pid"
+    return None if marker.exists() and marker.read_text() else ""
 spec = ChildSpec("server", (sys.executable, "-c", code, str(folder / "server.pid")), ready)
 anyio.run(up, settings, [spec], lambda line: print(line, flush=True))
 print("torch" in sys.modules)

@@ -16,11 +16,12 @@ from anyio.abc import Process
 
 LEASH = Path(__file__).with_name("leash.py")
 KILL_MARGIN_S = 2.0
-"""What the leash gets beyond the grace before its group is killed from here."""
+"""What the leash gets beyond the grace; only a process that the kernel cannot end keeps it longer."""
 TAIL_BYTES = 8_192
 
-Probe = Callable[[], Awaitable[bool]]
-"""True once the child can be used. Never raises for a child that is not there yet."""
+Probe = Callable[[], Awaitable[str | None]]
+"""None once the child can be used; before that what it waits for, as far as is known, else an empty text. Never raises
+for a child that is not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class ChildSpec:
     name: str
     """Short; in progress lines and as the name of the log file."""
     command: tuple[str, ...]
-    is_ready: Probe
+    waits_for: Probe
     environment: Mapping[str, str] = field(default_factory=dict)
     """Laid over this process's own."""
     after: tuple[str, ...] = ()
@@ -62,7 +63,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the leash, which is also the id of the process group."""
+        """Of the leash."""
         return self._process.pid
 
     async def wait(self) -> int:
@@ -79,7 +80,7 @@ class Child:
                 await self._process.wait()
                 return
             with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
+                self._process.kill()
             await self._process.wait()
 
 

@@ -34,6 +34,7 @@ class Supervisor:
         self._log_folder = logs
         self._ready = {spec.name: anyio.Event() for spec in specs}
         self._running: dict[str, Child] = {}
+        self._waits = {spec.name: "" for spec in specs}
         self._failure: DuologError | None = None
         self._scope = anyio.CancelScope()
 
@@ -101,18 +102,20 @@ class Supervisor:
         """Say when the child is ready, and every few seconds that it is not yet; fail when the time is over."""
         next_line = started + PROGRESS_INTERVAL_S
         with anyio.move_on_after(self._options.ready_timeout_s):
-            while not await spec.is_ready():
+            while (reason := await spec.waits_for()) is not None:
+                self._waits[spec.name] = f" ({reason})" if reason else ""
                 await anyio.sleep(PROBE_INTERVAL_S)
                 if anyio.current_time() >= next_line:
                     next_line += PROGRESS_INTERVAL_S
-                    self._report(spec.name, f"still starting, {anyio.current_time() - started:.0f} s")
+                    seconds = anyio.current_time() - started
+                    self._report(spec.name, f"still starting, {seconds:.0f} s{self._waits[spec.name]}")
             self._report(spec.name, f"ready after {anyio.current_time() - started:.1f} s")
             self._ready[spec.name].set()
             return
         self._fail(
             EngineTimeout(
-                f"{spec.name} was not ready within {self._options.ready_timeout_s:g} s; look into "
-                f"{self._logs[spec.name]}, or raise `processes.ready_timeout_s`.",
+                f"{spec.name} was not ready within {self._options.ready_timeout_s:g} s{self._waits[spec.name]}; "
+                f"look into {self._logs[spec.name]}, or raise `processes.ready_timeout_s`.",
                 engine=spec.name,
             )
         )
