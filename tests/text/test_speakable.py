@@ -12,7 +12,8 @@ pytestmark = pytest.mark.pure
 
 WORDS = (
     "Hello **bold** _it_ `code` [link](https://a.b) https://example.com 😀 ❤️ $5.50 5% 10:30 a.m. July 4, 2020 1/2 3.14 "
-    "e.g. Mr. U.S. 1,000 5–10 km 35°C # - | * ~~ ``` → & © 1st 1990s 555-1234 me@x.org 你好 。 ， < > &amp; <br> No. 9"
+    "e.g. Mr. U.S. 1,000 in 1984 = + ( "
+    "5–10 km 35°C # - | * ~~ ``` → & © 1st 1990s 555-1234 me@x.org 你好 。 ， < > &amp; <br> No. 9"
 )
 TEXTS = st.one_of(
     st.text(max_size=80),
@@ -146,6 +147,7 @@ def test_heard_words_lead_back_to_the_source() -> None:
     assert heard(text, "fifty cents") == "It **really** costs $5.50"
     assert heard(text, "today") == "It **really** costs $5.50 today"
     assert heard(text, "my friend.") == text
+    assert heard("Born in 1984 here.", "in") == "Born in"
 
 
 def test_what_is_left_out_at_the_end_was_heard_with_the_rest() -> None:

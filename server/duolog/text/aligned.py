@@ -24,7 +24,7 @@ class AlignedText:
         return cls(source, tuple(range(len(source))), tuple(range(1, len(source) + 1)))
 
     def sub(self, pattern: re.Pattern[str], replacement: Replacement | str) -> AlignedText:
-        """Replace every match; new text stands for the whole of what it replaces."""
+        """Replace every match; new text stands for what it replaces: the match without the ranges that are kept."""
         builder = _Builder(self)
         done = 0
         for match in pattern.finditer(self.text):
@@ -32,11 +32,7 @@ class AlignedText:
             if parts is None:
                 continue
             builder.keep(done, match.start())
-            for part in parts if isinstance(parts, list) else [parts]:
-                if isinstance(part, str):
-                    builder.put(part, match.start(), match.end())
-                else:
-                    builder.keep(*part)
+            builder.replace(parts if isinstance(parts, list) else [parts], *match.span())
             done = match.end()
         if done == 0 and not builder.pieces:
             return self
@@ -61,13 +57,19 @@ class _Builder:
         self._starts.extend(self._source.starts[start:end])
         self._ends.extend(self._source.ends[start:end])
 
+    def replace(self, parts: list[Part], start: int, end: int) -> None:
+        for index, part in enumerate(parts):
+            if isinstance(part, str):
+                kept_after = [later[0] for later in parts[index + 1 :] if not isinstance(later, str)]
+                self.put(part, start, kept_after[0] if kept_after else end)
+            else:
+                self.keep(*part)
+                start = part[1]
+
     def put(self, text: str, start: int, end: int) -> None:
         if start == end or not text:
             return
         first, last = self._source.starts[start], self._source.ends[end - 1]
-        following = self._source.starts[end] if end < len(self._source.text) else last
-        if first < following < last:  # cuts an earlier replacement in two: its range stays with the second part
-            last = following
         self.pieces.append(text)
         self._starts.extend([first] * len(text))
         self._ends.extend([last] * len(text))

@@ -68,7 +68,10 @@ def speakable(text: str, language: str) -> Spoken:
 
 
 def _spans(aligned: AlignedText, source: str) -> tuple[Span, ...]:
-    """Merge characters into spans. Unspoken marks right after a spoken character belong to it."""
+    """Merge characters into spans. Ranges that overlap, as where one rule changed what another had made, become one.
+
+    Unspoken marks right after a spoken character belong to it.
+    """
     spans: list[Span] = []
     for offset in range(len(aligned.text)):
         start, end = aligned.starts[offset], aligned.ends[offset]
@@ -79,6 +82,9 @@ def _spans(aligned: AlignedText, source: str) -> tuple[Span, ...]:
             last and last.verbatim and start == last.source_end and end == start + 1 and _same(aligned, source, offset)
         ):
             spans[-1] = Span(last.spoken_start, offset + 1, last.source_start, end, verbatim=True)
+        elif last and start < last.source_end:
+            start, end = min(start, last.source_start), max(end, last.source_end)
+            spans[-1] = Span(last.spoken_start, offset + 1, start, end, verbatim=False)
         else:
             verbatim = end == start + 1 and _same(aligned, source, offset)
             spans.append(Span(offset, offset + 1, start, end, verbatim=verbatim))
