@@ -1,0 +1,196 @@
+/** The page: builds the call and its views and ties them together. */
+
+import { Call } from './call/call.js';
+import { callRecord } from './core/call-record.js';
+import { isCalling } from './core/call-state.js';
+import { currentLanguage, preferredLanguage, say, sayAll, setLanguage } from './i18n/words.js';
+import { fetchPersonas } from './net/server.js';
+import { CaptionsView } from './ui/captions-view.js';
+import { mood, showControls, showDevices, showPersonas } from './ui/controls.js';
+import { byId, make } from './ui/elements.js';
+import { listenToKeys } from './ui/keyboard.js';
+import { NoticeView } from './ui/notice-view.js';
+import { OverlayView } from './ui/overlay-view.js';
+import { VoiceLine } from './ui/voice-line.js';
+
+/** @typedef {import('./core/wire.js').Persona} Persona */
+/** @typedef {import('./i18n/words.js').Language} Language */
+
+const METERS_EVERY_MS = 250;
+const LANGUAGE_KEY = 'duolog.language';
+const PERSONA_KEY = 'duolog.persona';
+
+/** @type {Persona[]} */
+let personas = [];
+let chosenPersona = 'ava';
+let drawn = true;
+
+const call = new Call(() => {
+  if (drawn) requestAnimationFrame(show);
+  drawn = false;
+});
+const captions = new CaptionsView();
+const overlay = new OverlayView(exportJson);
+const notice = new NoticeView({
+  start,
+  retryNow: () => call.retryNow(),
+  resumeSound: () => void call.resumeAudio(),
+  dismiss: () => call.dispatch({ kind: 'dismiss' }),
+  useKey,
+});
+const voiceLine = new VoiceLine(byId('voice-line', HTMLCanvasElement), () => ({
+  levels: call.levels, mood: mood(call.state), live: call.state.phase === 'live',
+}));
+
+function personaName() {
+  return personas.find((persona) => persona.id === chosenPersona)?.name ?? 'Duolog';
+}
+
+function record() {
+  const { state, log, roundTrips, counts, persona, contextRateHz } = call;
+  return callRecord({ state, log, roundTrips, counts, persona, contextRateHz });
+}
+
+function show() {
+  drawn = true;
+  showControls(call.state, personaName());
+  captions.show(call.state.lines, personaName());
+  notice.show(call.state);
+  overlay.show(call.log, call.roundTrips);
+}
+
+/** @param {boolean} withMicrophone */
+function start(withMicrophone) {
+  if (!withMicrophone) byId('message', HTMLInputElement).focus();
+  void call.start(chosenPersona, { microphone: withMicrophone }).then(refreshDevices);
+}
+
+function refreshDevices() {
+  const { inputId, outputId, canChooseOutput } = call;
+  return showDevices({ inputId, outputId, canChooseOutput });
+}
+
+async function loadPersonas() {
+  try {
+    const { personas: list, defaultId, keyRefused } = await fetchPersonas(call.key);
+    personas = list;
+    if (keyRefused) call.dispatch({ kind: 'fault', fault: { kind: 'keyRefused' } });
+    const remembered = localStorage.getItem(PERSONA_KEY);
+    chosenPersona = list.find((persona) => persona.id === remembered)?.id ?? (defaultId || chosenPersona);
+  } catch (error) {
+    // The page may be open before the server answers; the call itself will say so.
+    if (!(error instanceof TypeError)) throw error;
+  }
+  showPersonas(personas, chosenPersona, choosePersona);
+  show();
+}
+
+/** @param {string} id */
+function choosePersona(id) {
+  chosenPersona = id;
+  localStorage.setItem(PERSONA_KEY, id);
+  show();
+}
+
+/** @param {string} key */
+function useKey(key) {
+  call.key = key;
+  call.dispatch({ kind: 'dismiss' });
+  void loadPersonas();
+}
+
+/** @param {Language} language */
+function speak(language) {
+  setLanguage(language);
+  document.documentElement.lang = language === 'zh' ? 'zh-CN' : 'en';
+  sayAll(document);
+  showPersonas(personas, chosenPersona, choosePersona);
+  void refreshDevices();
+  show();
+}
+
+function exportJson() {
+  const body = { exportedAt: new Date().toISOString(), userAgent: navigator.userAgent, ...record() };
+  const link = make('a', '');
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(body, null, 2)], { type: 'application/json' }));
+  link.download = `duolog-call-${call.state.sessionId ?? 'none'}.json`;
+  link.click();
+  window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+function tieDock() {
+  const hold = byId('hold', HTMLButtonElement);
+  const message = byId('message', HTMLInputElement);
+  byId('call-button', HTMLButtonElement).onclick = () => {
+    if (isCalling(call.state)) call.hangUp();
+    else start(true);
+  };
+  byId('mute', HTMLButtonElement).onclick = () => call.mute(!call.state.muted);
+  byId('interrupt', HTMLButtonElement).onclick = () => call.interrupt();
+  hold.onpointerdown = (event) => {
+    hold.setPointerCapture(event.pointerId);
+    call.talk(true);
+  };
+  hold.onpointerup = hold.onpointercancel = () => call.talk(false);
+  hold.oncontextmenu = (event) => event.preventDefault();
+  byId('message-form', HTMLFormElement).onsubmit = (event) => {
+    event.preventDefault();
+    if (message.value.trim() === '' || call.state.phase !== 'live') return;
+    call.say(message.value.trim());
+    message.value = '';
+  };
+  const pushToTalk = byId('push-to-talk', HTMLInputElement);
+  pushToTalk.onchange = () => call.pushToTalk(pushToTalk.checked);
+  const input = byId('input-device', HTMLSelectElement);
+  input.onchange = () => void call.chooseInput(input.value).then(refreshDevices);
+  const output = byId('output-device', HTMLSelectElement);
+  output.onchange = () => void call.chooseOutput(output.value);
+}
+
+function tiePage() {
+  listenToKeys({
+    wantsSpace: () => call.state.pushToTalk && call.state.phase === 'live',
+    talk: (down) => call.talk(down),
+    interrupt: () => call.state.playing && call.interrupt(),
+    mute: () => isCalling(call.state) && call.mute(!call.state.muted),
+    overlay: () => overlay.open(!overlay.isOpen),
+  });
+  byId('language', HTMLButtonElement).onclick = () => {
+    const other = currentLanguage() === 'zh' ? 'en' : 'zh';
+    localStorage.setItem(LANGUAGE_KEY, other);
+    speak(other);
+  };
+  navigator.mediaDevices?.addEventListener('devicechange', () => {
+    void call.devicesChanged();
+    void refreshDevices();
+  });
+  for (const event of ['visibilitychange', 'pointerdown']) {
+    document.addEventListener(event, () => document.hidden || void call.resumeAudio());
+  }
+  window.addEventListener('pagehide', () => call.hangUp());
+}
+
+function showMeters() {
+  const { user, assistant } = voiceLine.needles;
+  byId('meter-user', HTMLElement).ariaValueNow = String(Math.round(user * 100));
+  byId('meter-assistant', HTMLElement).ariaValueNow = String(Math.round(assistant * 100));
+}
+
+/** `#key=…` is taken once and removed from the address, so that it is not shared with a link. */
+function takeKey() {
+  const key = new URLSearchParams(window.location.hash.slice(1)).get('key');
+  if (!key) return;
+  call.key = key;
+  window.history.replaceState(null, '', window.location.pathname + window.location.search);
+}
+
+takeKey();
+tieDock();
+tiePage();
+window.setInterval(showMeters, METERS_EVERY_MS);
+const remembered = localStorage.getItem(LANGUAGE_KEY);
+speak(remembered === 'zh' || remembered === 'en' ? remembered : preferredLanguage(navigator.languages));
+document.title = say('title');
+void loadPersonas();
+/** For tests, and for the curious: a copy of what the page knows. */
+Object.defineProperty(window, 'duolog', { value: Object.freeze({ snapshot: record }) });
