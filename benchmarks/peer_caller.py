@@ -24,6 +24,7 @@ MICROPHONE_RATE_HZ = 16_000
 QUIET_S = 1.0
 """The peer does not say when an answer has been spoken: it has when this long nothing audible came."""
 ANSWER_TIMEOUT_S = 30.0
+TICK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,17 @@ async def _hold(call: PeerCall, utterances: Sequence[Utterance], turns: list[Mea
         await anyio.sleep(LEAD_S)
         for utterance in utterances:
             turn = await call.say(utterance)
-            if turn is None:
-                turns.append(MeasuredTurn(utterance.name, failure="no answer in time"))
+            if not call.finished(turn):
+                turns.append(MeasuredTurn(utterance.name, turn.transcript, failure=_no_answer(turn)))
                 break
             turns.append(measured(turn, turn_timeline(turn, call.sent)))
             await anyio.sleep(PAUSE_S)
         tasks.cancel_scope.cancel()
+
+
+def _no_answer(turn: Turn) -> str:
+    written = next((answer.text for answer in turn.answers if answer.text), "")
+    return f'No answer was heard in {ANSWER_TIMEOUT_S:.0f} s: understood "{turn.transcript}", answered "{written}".'
 
 
 class PeerCall:
@@ -65,16 +71,29 @@ class PeerCall:
         self._ended = False
         self.sent = SentFrames(FrameSchedule(anyio.current_time()))
 
-    async def say(self, utterance: Utterance) -> Turn | None:
-        """Speak and hear the answer out; None where none came in time."""
+    async def say(self, utterance: Utterance) -> Turn:
+        """Speak and hear the answer out; not `finished` where none came in time."""
         turn = Turn(utterance.name, anyio.current_time())
         self._turns.append(turn)
         self._microphone.speak(utterance.samples, turn)
-        while not self._finished(turn, now_s := anyio.current_time()):
-            if self._ended or (turn.last_voiced_s is not None and now_s > turn.last_voiced_s + ANSWER_TIMEOUT_S):
-                return None
-            await anyio.sleep(0.02)
+        while not self.finished(turn):
+            if self._given_up(turn):
+                break
+            await anyio.sleep(TICK_S)
         return turn
+
+    def finished(self, turn: Turn) -> bool:
+        """The answer was given and heard to its end."""
+        answer = turn.answer
+        if answer is None or not answer.done or answer.heard_s is None:
+            return False
+        return anyio.current_time() > self._last_audible_s + QUIET_S
+
+    def _given_up(self, turn: Turn) -> bool:
+        if turn.last_voiced_s is None:
+            return self._ended
+        newest_s = max(self._last_audible_s, turn.last_voiced_s)
+        return self._ended or anyio.current_time() > newest_s + ANSWER_TIMEOUT_S
 
     async def send_microphone(self) -> None:
         schedule = FrameSchedule(anyio.current_time())
@@ -144,9 +163,3 @@ class PeerCall:
         self._last_audible_s = heard_from_s + len(audio.samples) / audio.rate_hz
         if answer.heard_s is None:
             answer.heard_s = heard_from_s + audible / audio.rate_hz
-
-    def _finished(self, turn: Turn, now_s: float) -> bool:
-        answer = turn.answer
-        if answer is None or not answer.done or answer.heard_s is None:
-            return False
-        return now_s > self._last_audible_s + QUIET_S

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import json
 import sys
@@ -52,7 +53,7 @@ from pipecat.utils.text.base_text_aggregator import Aggregation, TextType
 from pipecat.utils.text.simple_text_aggregator import SimpleTextAggregator
 from pipecat.utils.time import time_now_iso8601
 from pipecat.workers.runner import WorkerRunner
-from starlette.websockets import WebSocketState
+from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 VOICE_RATE_HZ = 22_050
 FIRST_CLAUSE_WORDS = 3
@@ -166,7 +167,8 @@ class Marks(BaseObserver):
     async def _tell(self, mark: str, text: str = "") -> None:
         if self._socket.application_state is not WebSocketState.CONNECTED:
             return  # the caller has hung up
-        await self._socket.send_text(json.dumps({"mark": mark, "text": text}))
+        with contextlib.suppress(WebSocketDisconnect):  # the caller hung up meanwhile
+            await self._socket.send_text(json.dumps({"mark": mark, "text": text}))
 
 
 async def run_call(socket: WebSocket, configuration: Configuration, options: Options) -> None:
