@@ -145,8 +145,8 @@ class LlmSettings:
     """Of the own vLLM."""
     served_name: str = "duolog"
     """Name under which the own vLLM serves the model."""
-    kv_cache_gib: Annotated[float, Field(gt=0)] = 1.0
-    """Memory for the key-value cache of the own vLLM, on a CPU."""
+    kv_cache_gib: Count = 1
+    """Memory for the key-value cache of the own vLLM, on a CPU; vLLM takes whole GiB only."""
     max_model_len: Annotated[int, Field(ge=256)] = 4_096
     """Context length in tokens, prompt and answer together."""
     max_queued_tokens: Count = 8_192

@@ -96,7 +96,7 @@ def vllm(settings: Settings, model: str) -> ChildSpec:
     }
     if on_cpu:
         environment |= {
-            "VLLM_CPU_KVCACHE_SPACE": f"{settings.llm.kv_cache_gib:g}",
+            "VLLM_CPU_KVCACHE_SPACE": str(settings.llm.kv_cache_gib),
             "VLLM_CPU_OMP_THREADS_BIND": vllm_binding(settings, share_cores(settings, machine_cores())),
         }
     command = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *flags)
