@@ -24,20 +24,20 @@ CHILDREN = {Conversion.GGUF: "duolog.models.convert_gguf", Conversion.PIPER: "du
 QUIET = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "OMP_NUM_THREADS": "1"}
 
 
-def convert(kind: Conversion, source: Path, target: Path, report: Report) -> None:
-    """Write the folder `target` from the folder `source`. Raises ModelMissing with the child's last line."""
+def convert(kind: Conversion, name: str, source: Path, target: Path, report: Report) -> None:
+    """Write model `name` from folder `source` to folder `target`. Raises ModelMissing with the child's last line."""
     command = [sys.executable, "-m", CHILDREN[kind], str(source), str(target)]
-    run_child(command, dict(os.environ) | QUIET, f"converting {target.name.lstrip('.')}", report)
+    run_child(command, dict(os.environ) | QUIET, f"converting {name}", report)
 
 
 def run_child(command: list[str], environment: dict[str, str], title: str, report: Report) -> None:
     """Run a command to its end with a line of progress every few seconds.
 
-    Raises ModelMissing with the last line that the command printed if it fails; a child never outlives this call.
+    Raises ModelMissing with the last line of the command's standard error if it fails; no child outlives this.
     """
     started = time.monotonic()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
-        child = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=output)
         try:
             while True:
                 try:

