@@ -23,6 +23,9 @@ from duolog.loadtest.results import Run, machine_facts, markdown_table, run_summ
 from duolog.loadtest.wire_client import CallOptions
 from duolog.ports.errors import DuologError
 
+UTTERANCES_ALONE = 3
+UTTERANCES_TOGETHER = 2
+"""Said by each caller in a round; with several callers fewer give as many turns."""
 RESULTS = ROOT / "benchmarks" / "results"
 LOG = ROOT / ".duolog" / "logs" / "bench-call.log"
 
@@ -33,14 +36,15 @@ def main(  # noqa: PLR0913, PLR0917 - the command's own options
     persona: Annotated[str, typer.Option(help="Whom to call.")] = "bench",
     calls: Annotated[str, typer.Option(help="Calls at once, each measured by itself.")] = "1,2,4",
     rounds: Annotated[int, typer.Option(min=1)] = 3,
-    minutes: Annotated[float, typer.Option(help="Stop measuring after this long.")] = 8.5,
+    minutes: Annotated[float | None, typer.Option(help="Stop measuring after this long; 6.5, scripted 2.")] = None,
     scripted: Annotated[bool, typer.Option("--scripted", help="Engines without delay: our own share.")] = False,
     out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
 ) -> None:
+    counts = [int(count) for count in calls.split(",")]
     label = "scripted" if scripted else profile
-    parts = [Part("duolog", int(count), label) for count in calls.split(",")]
+    parts = [Part("duolog", count, label, UTTERANCES_ALONE if count == 1 else UTTERANCES_TOGETHER) for count in counts]
     target = out or RESULTS / ("own_share.json" if scripted else "call_latency.json")
-    budget = Budget(rounds, minutes * 60)
+    budget = Budget(rounds, (minutes or (2.0 if scripted else 6.5)) * 60)
     work = partial(_measure_at, url, persona, parts, budget) if url else partial(_measure_own, persona, parts, budget)
     try:
         runs = anyio.run(work)

@@ -94,7 +94,7 @@ def test_playout_is_reported_until_it_ended_once() -> None:
     speak(log, 1, now_s=1.0)
     [first] = log.playout_reports(1.05)
     assert (first["played_samples"], first["ended"]) == (1_200, False)
-    end(log, 1, now_s=1.06)
+    log.on_message({"type": "response.output_audio.done", "response_id": "resp_1"}, 1.06)
     [last] = log.playout_reports(1.2)
     assert (last["played_samples"], last["ended"]) == (2_400, True)
     assert log.playout_reports(1.3) == []

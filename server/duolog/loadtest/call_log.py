@@ -37,6 +37,8 @@ class Answer:
     heard_s: float | None = None
     chunks: list[NDArray[np.int16]] = field(default_factory=list)
     timings: Message | None = None
+    all_sent: bool = False
+    """The server has sent all of its sound."""
     end_reported: bool = False
 
     @property
@@ -139,7 +141,7 @@ class CallLog:
         for answer in self._by_generation.values():
             if answer.end_reported or not answer.player.received_samples:
                 continue
-            answer.end_reported = answer.done and answer.player.is_idle(now_s)
+            answer.end_reported = answer.all_sent and answer.player.is_idle(now_s)
             reports.append(_report(answer, now_s, ended=answer.end_reported))
         return reports
 
@@ -182,6 +184,8 @@ class CallLog:
                 answer.text = text_field(message, "transcript") or answer.text
             case "response.output_text.done":
                 answer.text = text_field(message, "text") or answer.text
+            case "response.output_audio.done":
+                answer.all_sent = True
             case "duolog.turn.timings":
                 answer.timings = message
             case "response.done":
@@ -199,6 +203,7 @@ class CallLog:
 
     def _end_answer(self, answer: Answer, message: Message) -> None:
         answer.status = text_field(message, "response", "status") or "completed"
+        answer.all_sent = True
         details = ("response", "status_details")
         answer.reason = text_field(message, *details, "error", "message") or text_field(message, *details, "reason")
 
