@@ -26,6 +26,7 @@ from duolog.realtime.client_messages import (
     ItemTruncate,
     MuteSet,
     OutputAudioClear,
+    Ping,
     PlayoutReported,
     ResponseCancel,
     ResponseCreate,
@@ -153,6 +154,10 @@ class ClientCommands:
     @_ask.register
     def _(self, _event: Greet) -> None:
         self._call.greet()
+
+    @_ask.register
+    def _(self, _event: Ping) -> None:
+        """Answered by the connection: the call has no part in it."""
 
     def _item(self, payload: ItemPayload) -> Item:
         parts = tuple(_part(part) for part in payload.content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import uuid
+from contextlib import aclosing
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -120,12 +121,19 @@ class HttpApi:
 
 
 async def _body(request: Request) -> bytes:
+    if int(request.headers.get("content-length", "0")) > MAX_BODY_BYTES:
+        raise _body_too_large()
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise RequestRefused(f"The body has more than {MAX_BODY_BYTES} bytes.", code="message_too_large")
+    async with aclosing(request.stream()) as chunks:
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise _body_too_large()
     return body
+
+
+def _body_too_large() -> RequestRefused:
+    return RequestRefused(f"The body has more than {MAX_BODY_BYTES} bytes; send less.", code="message_too_large")
 
 
 def _secret_request(body: bytes) -> SecretRequest:

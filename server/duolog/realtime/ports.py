@@ -67,7 +67,7 @@ class WireLimits:
     """A client that sends nothing for this long is gone."""
     send_timeout_s: float = 10
     """A client that reads nothing for this long is closed."""
-    close_timeout_s: float = 2
+    close_timeout_s: float = 5
     """For the last message and the closing handshake."""
     ping_interval_s: float = 20
     max_client_secrets: int = 1_000

@@ -31,8 +31,9 @@ def build_app(ports: AppPorts, lifespan: Lifespan[Starlette] | None = None) -> S
         Route("/healthz", api.healthz),
         Route("/readyz", api.readyz),
         Route("/metrics", api.metrics),
-        Mount("/", PageFiles(ports.web_dir)),
     ]
+    if ports.web_dir.is_dir():
+        routes.append(Mount("/", PageFiles(ports.web_dir)))
     return Starlette(
         routes=routes,
         middleware=[Middleware(SecurityHeaders)],

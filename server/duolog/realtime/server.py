@@ -22,9 +22,12 @@ class AbortingWebSocketProtocol(WebSocketsSansIOProtocol):
     server's shutdown would wait for ever.
     """
 
+    abort_after_s = 10.0
+    """After the end of the call; a client that reads has closed by then."""
+
     def on_task_complete(self, task: Any) -> None:
         super().on_task_complete(task)
-        self.loop.call_later(self.close_timeout, self._abort)
+        self.loop.call_later(self.abort_after_s, self._abort)
 
     def _abort(self) -> None:
         if not self.disconnected:
@@ -41,7 +44,7 @@ def server_config(
         port=port,
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
-        ws=AbortingWebSocketProtocol,
+        ws=_protocol(limits),
         ws_max_size=limits.max_message_bytes * HARD_LIMIT_FACTOR,
         ws_ping_interval=limits.ping_interval_s,
         ws_ping_timeout=limits.ping_interval_s,
@@ -51,3 +54,10 @@ def server_config(
         access_log=False,
         server_header=False,
     )
+
+
+def _protocol(limits: WireLimits) -> type[AbortingWebSocketProtocol]:
+    class Protocol(AbortingWebSocketProtocol):
+        abort_after_s = limits.close_timeout_s
+
+    return Protocol
