@@ -13,12 +13,14 @@ def ends_in_repeat(text: str) -> bool:
 
     "Hello. Hello." counts, too: a person may say it, so this asks for a second look and is no verdict.
     """
-    keys = [word.key for word in words_of(text)]
-    for period in range(1, len(keys)):
-        repeated = _repeated_tail(keys, period)
-        if repeated >= MIN_TAIL_WORDS or repeated == len(keys) - period:
-            return True
-    return False
+    return _words_said_again([word.key for word in words_of(text)]) > 0
+
+
+def without_repeated_end(text: str) -> str:
+    """The text without what its end says again."""
+    words = words_of(text)
+    kept = len(words) - _words_said_again([word.key for word in words])
+    return "".join(word.surface for word in words[:kept]).strip()
 
 
 def longest_run(text: str) -> int:
@@ -31,6 +33,14 @@ def longest_run(text: str) -> int:
             same = same + 1 if keys[index] == keys[index - period] else 0
             longest = max(longest, same // period + 1)
     return longest
+
+
+def _words_said_again(keys: list[str]) -> int:
+    for period in range(1, len(keys)):
+        repeated = _repeated_tail(keys, period)
+        if repeated >= MIN_TAIL_WORDS or repeated == len(keys) - period:
+            return repeated
+    return 0
 
 
 def _repeated_tail(keys: list[str], period: int) -> int:
