@@ -196,6 +196,7 @@ class Plan:
         def install(progress: Progress) -> None:
             progress.total = count_packages(lock)
             progress.run(self.pip("--require-hashes", "--no-deps", "-r", str(lock)))
+            remove_cuda_extensions(site_packages(self.environment))  # a changed lock may bring torchaudio anew
 
         return Step(name, f"packages of {lock.name}", digest(base, lock), install, *size_mb)
 

@@ -5,6 +5,10 @@ set -euo pipefail
 program=$1
 shift
 present() {
+    if [ "$program" = node ]; then
+        command -v npm >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' 2>/dev/null
+        return
+    fi
     command -v "$program" >/dev/null || { [ "$program" = chromium ] && command -v chromium-browser google-chrome >/dev/null; }
 }
 if present; then
@@ -18,4 +22,7 @@ echo "Installing $* with apt-get (some minutes at most)"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q=2
 apt-get install -q=2 --no-install-recommends "$@"
-present
+if ! present; then
+    echo "$* from apt-get did not bring a usable $program (node must be 20 or newer); install it yourself and run the same command again." >&2
+    exit 1
+fi
