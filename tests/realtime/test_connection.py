@@ -308,6 +308,7 @@ async def test_the_end_of_the_call_is_the_end_of_the_connection(visit: Visit, ho
         assert (await client.close_frame())["code"] == 1000
 
 
+@pytest.mark.slow
 async def test_a_call_that_breaks_ends_its_own_connection(visit: Visit, house: FakeHouse) -> None:
     async with visit() as client:
         await client.until("session.created")

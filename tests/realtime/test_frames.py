@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duolog.ports.errors import RequestRefused
@@ -22,6 +22,8 @@ def test_speech_frames_are_laid_out_as_documented() -> None:
     assert struct.unpack_from("<II", pack_speech(2**32 + 5, 2**32 + 6, b""), 4) == (5, 6)
 
 
+@pytest.mark.slow
+@settings(deadline=None)
 @given(st.binary(), st.integers(0, 65_535))
 def test_a_microphone_frame_gives_its_samples_back(samples: bytes, sequence: int) -> None:
     assert unpack_microphone(struct.pack("<BBH", 1, 0, sequence) + samples) == samples
@@ -34,6 +36,8 @@ def test_other_binary_frames_are_refused(frame: bytes) -> None:
     assert caught.value.code == "invalid_binary_frame"
 
 
+@pytest.mark.slow
+@settings(deadline=None)
 @given(st.lists(st.integers(-32_768, 32_767)))
 def test_pcm_comes_back_as_it_went(values: list[int]) -> None:
     pcm = AudioFormat.pcm(24_000)

@@ -6,7 +6,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duolog.ports.errors import RequestRefused
@@ -160,6 +160,8 @@ JSON = st.recursive(
 FIELDS = st.sampled_from(["session", "audio", "item", "item_id", "response", "content_index", "event_id", "x"])
 
 
+@pytest.mark.slow
+@settings(deadline=None)
 @given(st.one_of(st.sampled_from(CLIENT_EVENT_TYPES), JSON), st.dictionaries(FIELDS, JSON, max_size=4))
 def test_any_json_is_an_event_or_a_refusal(event_type: object, fields: dict[str, object]) -> None:
     result = parse_event(json.dumps({"type": event_type, **fields}))

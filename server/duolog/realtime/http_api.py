@@ -121,7 +121,8 @@ class HttpApi:
 
 
 async def _body(request: Request) -> bytes:
-    if int(request.headers.get("content-length", "0")) > MAX_BODY_BYTES:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > MAX_BODY_BYTES:
         raise _body_too_large()
     body = b""
     async with aclosing(request.stream()) as chunks:
