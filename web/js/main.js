@@ -42,8 +42,12 @@ const voiceLine = new VoiceLine(byId('voice-line', HTMLCanvasElement), () => ({
   levels: call.levels, mood: mood(call.state), live: call.state.phase === 'live',
 }));
 
+function chosen() {
+  return personas.find((persona) => persona.id === chosenPersona);
+}
+
 function personaName() {
-  return personas.find((persona) => persona.id === chosenPersona)?.name ?? 'Duolog';
+  return chosen()?.name ?? 'Duolog';
 }
 
 function record() {
@@ -53,7 +57,7 @@ function record() {
 
 function show() {
   drawn = true;
-  showControls(call.state, personaName());
+  showControls(call.state, personaName(), chosen()?.languages[0] ?? '');
   captions.show(call.state.lines, personaName());
   notice.show(call.state);
   overlay.show(call.log, call.roundTrips);

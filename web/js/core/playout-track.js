@@ -1,7 +1,15 @@
-/** One generation of speech: resampled to the context's rate as it comes, counted in its own samples as it is played. */
+/**
+ * One generation of speech, counted in its own samples as it is played.
+ *
+ * It is kept as it came and resampled only as it is needed: a whole answer may arrive at once, and an audio thread that
+ * resampled it at once would be late for everything else, a flush above all.
+ */
 
 import { StreamResampler } from './resampler.js';
 import { SampleFifo } from './sample-fifo.js';
+
+/** Samples resampled in one go. */
+const CHUNK_SAMPLES = 256;
 
 /**
  * @typedef {object} TrackOptions
@@ -16,7 +24,10 @@ export class PlayoutTrack {
   /** True after a render that ended in want of samples. */
   ranDry = false;
   /** @type {'waiting' | 'playing' | 'starved'} */ #state = 'waiting';
+  #unplayed = new SampleFifo();
+  /** Resampled and next to be rendered. */
   #fifo = new SampleFifo();
+  #chunk = new Float32Array(CHUNK_SAMPLES);
   /** @type {StreamResampler} */ #resampler;
   /** @type {number} */ #samplesPerFrame;
   /** @type {TrackOptions} */ #options;
@@ -24,6 +35,7 @@ export class PlayoutTrack {
   #rendered = 0;
   #waited = 0;
   #complete = false;
+  #drained = false;
   /** @type {number} */ #fadeInLeft = 0;
   /** @type {number | null} frames of the final fade still to come */ #fadeOutLeft = null;
   #fadeOutFrames = 0;
@@ -48,17 +60,17 @@ export class PlayoutTrack {
   }
 
   get bufferedFrames() {
-    return this.#fifo.length;
+    return this.#fifo.length + this.#unplayed.length / this.#samplesPerFrame;
   }
 
   /** Whether cutting it now would be heard. */
   get audible() {
-    return this.started && this.#state === 'playing' && this.#fifo.length > 0;
+    return this.started && this.#state === 'playing' && this.bufferedFrames > 0;
   }
 
   get finished() {
     if (this.#fadeOutLeft !== null) return this.#fadeOutLeft === 0 || this.#fifo.length === 0;
-    return this.#complete && this.#fifo.length === 0;
+    return this.#complete && this.bufferedFrames === 0 && (this.#drained || this.#received === 0);
   }
 
   /**
@@ -75,13 +87,12 @@ export class PlayoutTrack {
   }
 
   end() {
-    if (this.#complete) return;
     this.#complete = true;
-    this.#fifo.write(this.#resampler.drain());
   }
 
   /** From here on only the fade is played. */
   fadeOut() {
+    this.#fill(this.#options.fadeFrames);
     this.#fadeOutFrames = Math.min(this.#options.fadeFrames, this.#fifo.length);
     this.#fadeOutLeft = this.#fadeOutFrames;
     return this;
@@ -99,6 +110,7 @@ export class PlayoutTrack {
     const wanted = output.length - offset;
     if (this.#state !== 'playing' && !this.#mayStart(wanted)) return 0;
     const limit = this.#fadeOutLeft === null ? wanted : Math.min(wanted, this.#fadeOutLeft);
+    this.#fill(limit);
     const count = this.#fifo.readInto(output, offset, limit);
     this.#rendered += count;
     this.#shape(output, offset, count);
@@ -109,14 +121,25 @@ export class PlayoutTrack {
   /** @param {Float32Array} samples */
   #accept(samples) {
     this.#received += samples.length;
-    this.#fifo.write(this.#resampler.process(samples));
+    this.#unplayed.write(samples);
+  }
+
+  /** @param {number} frames to have ready, where there are as many */
+  #fill(frames) {
+    while (this.#fifo.length < frames && this.#unplayed.length > 0) {
+      const taken = this.#unplayed.readInto(this.#chunk, 0, CHUNK_SAMPLES);
+      this.#fifo.write(this.#resampler.process(this.#chunk.subarray(0, taken)));
+    }
+    if (!this.#complete || this.#drained || this.#unplayed.length > 0) return;
+    this.#drained = true;
+    this.#fifo.write(this.#resampler.drain());
   }
 
   /** @param {number} blockFrames */
   #mayStart(blockFrames) {
-    if (this.#fifo.length === 0) return this.#complete;
+    if (this.bufferedFrames === 0) return this.#complete;
     this.#waited += blockFrames;
-    const enough = this.#fifo.length >= this.#options.prebufferFrames;
+    const enough = this.bufferedFrames >= this.#options.prebufferFrames;
     if (!enough && !this.#complete && this.#waited < this.#options.waitFrames) return false;
     if (this.#state === 'starved') this.#fadeInLeft = this.#options.fadeFrames;
     this.#state = 'playing';

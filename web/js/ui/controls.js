@@ -26,15 +26,17 @@ const pushToTalk = byId('push-to-talk', HTMLInputElement);
 /**
  * @param {CallState} state
  * @param {string} name the persona's
+ * @param {string} language the persona's first
  */
-export function showControls(state, name) {
+export function showControls(state, name, language) {
   const calling = isCalling(state);
   document.body.dataset['phase'] = state.phase;
   document.body.dataset['mood'] = mood(state);
-  setText(callLabel, say(calling ? 'hangUp' : state.phase === 'ended' ? 'callAgain' : 'call'));
+  setText(callLabel, say(calling ? 'hangUp' : state.sessionId === null ? 'call' : 'callAgain'));
   callButton.dataset['calling'] = String(calling);
   setText(stateLine, say(stateKey(state)));
   setText(botName, name);
+  botName.lang = language;
   setText(mute, say(state.muted ? 'unmute' : 'mute'));
   mute.ariaPressed = String(state.muted);
   mute.disabled = state.microphone === 'without';
@@ -63,6 +65,8 @@ export function mood(state) {
  * @returns {MessageKey}
  */
 function stateKey(state) {
+  // A call that was never answered has not ended either.
+  if (state.phase === 'ended' && state.sessionId === null) return 'stateIdle';
   const shown = mood(state);
   if (shown === 'listening' && state.microphone === 'without') return 'stateTyping';
   if (shown === 'listening' && state.muted) return 'stateMuted';
@@ -102,6 +106,7 @@ export function showPersonas(list, chosen, onChoice) {
     radio.onchange = () => onChoice(persona.id);
     const languages = make('span', 'persona-languages', persona.languages.join(' '));
     const name = make('span', 'persona-name', persona.name);
+    name.lang = persona.languages[0] ?? '';
     return make('label', 'persona', radio, name, languages, make('span', 'persona-about', persona.description));
   });
   personaList.replaceChildren(...(cards.length > 0 ? cards : [make('p', 'fine', say('noPersonas'))]));

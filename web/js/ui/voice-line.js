@@ -8,9 +8,10 @@ import { meterFromRms } from '../core/pcm.js';
 const STEP_PX = 6;
 const GAP_PX = 20;
 const TICKS_PER_LABEL = 5;
-const ATTACK = 0.6;
-const RELEASE = 0.16;
-const FRAMES_PER_STEP = 3;
+const ATTACK = 0.75;
+const RELEASE = 0.28;
+const STEP_EVERY_MS = 50;
+const DRAW_EVERY_MS = 30;
 
 /** @typedef {{ user: number, assistant: number }} Levels */
 
@@ -30,7 +31,11 @@ export class VoiceLine {
   /** @type {number[]} */ #assistantTrail = [];
   #user = 0;
   #assistant = 0;
-  #frame = 0;
+  #radius = 0;
+  /** The ruler never changes: it is drawn once. */
+  #ruler = document.createElement('canvas');
+  #drawnAtMs = 0;
+  #steppedAtMs = 0;
   #still = window.matchMedia('(prefers-reduced-motion: reduce)');
 
   /**
@@ -63,21 +68,29 @@ export class VoiceLine {
     const style = getComputedStyle(this.#canvas);
     const colour = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
     this.#colours = { ink: colour('--ink'), user: colour('--user'), assistant: colour('--bot') };
+    this.#radius = Number.parseFloat(colour('--orb-radius'));
+    this.#drawRuler(scale);
   }
 
   #draw() {
     requestAnimationFrame(() => this.#draw());
+    const nowMs = performance.now();
+    if (nowMs - this.#drawnAtMs < DRAW_EVERY_MS) return;
+    this.#drawnAtMs = nowMs;
     const { levels, mood, live } = this.#read();
     this.#user = follow(this.#user, meterFromRms(levels.user));
     this.#assistant = follow(this.#assistant, meterFromRms(levels.assistant));
-    this.#frame += 1;
-    if (this.#frame % FRAMES_PER_STEP === 0) this.#remember();
+    if (nowMs - this.#steppedAtMs >= STEP_EVERY_MS) {
+      this.#steppedAtMs = nowMs;
+      this.#remember();
+    }
     const { clientWidth: width, clientHeight: height } = this.#canvas;
-    const radius = Number.parseFloat(getComputedStyle(this.#canvas).getPropertyValue('--orb-radius'));
     this.#pen.clearRect(0, 0, width, height);
-    this.#side(-1, width, height, radius, this.#userTrail, this.#colours.user);
-    this.#side(1, width, height, radius, this.#assistantTrail, this.#colours.assistant);
-    this.#ring(width / 2, height / 2, radius, mood, live);
+    this.#pen.globalAlpha = 1;
+    this.#pen.drawImage(this.#ruler, 0, 0, width, height);
+    this.#side(-1, width, height, this.#userTrail, this.#colours.user);
+    this.#side(1, width, height, this.#assistantTrail, this.#colours.assistant);
+    this.#ring(width / 2, height / 2, this.#radius, mood, live);
   }
 
   #remember() {
@@ -90,46 +103,53 @@ export class VoiceLine {
     push(this.#assistantTrail, this.#assistant);
   }
 
+  /** @param {number} scale */
+  #drawRuler(scale) {
+    const { clientWidth: width, clientHeight: height } = this.#canvas;
+    this.#ruler.width = this.#canvas.width;
+    this.#ruler.height = this.#canvas.height;
+    const pen = this.#ruler.getContext('2d');
+    if (!pen) return;
+    pen.scale(scale, scale);
+    const count = this.#stepCount(width);
+    for (let i = 0; i < count; i += 1) {
+      const half = i % TICKS_PER_LABEL === 0 ? 5 : 2.5;
+      const alpha = 0.1 + 0.2 * (1 - i / count);
+      for (const x of [this.#x(-1, i, width), this.#x(1, i, width)]) {
+        stroke(pen, x, height / 2, half, this.#colours.ink, alpha, 1);
+      }
+    }
+  }
+
+  /** @param {number} width */
+  #stepCount(width) {
+    return Math.max(0, Math.floor((width / 2 - this.#radius - GAP_PX) / STEP_PX));
+  }
+
+  /**
+   * @param {-1 | 1} direction
+   * @param {number} step
+   * @param {number} width
+   */
+  #x(direction, step, width) {
+    return width / 2 + direction * (this.#radius + GAP_PX + step * STEP_PX);
+  }
+
   /**
    * @param {-1 | 1} direction
    * @param {number} width
    * @param {number} height
-   * @param {number} radius
    * @param {number[]} trail
    * @param {string} colour
    */
-  #side(direction, width, height, radius, trail, colour) {
-    const reach = width / 2 - radius - GAP_PX;
-    const count = Math.max(0, Math.floor(reach / STEP_PX));
+  #side(direction, width, height, trail, colour) {
+    const count = this.#stepCount(width);
     for (let i = 0; i < count; i += 1) {
       const level = this.#still.matches ? stillLevel(trail[0] ?? 0, i, count) : (trail[i] ?? 0);
       const near = 1 - i / count;
-      const x = width / 2 + direction * (radius + GAP_PX + i * STEP_PX);
-      const tick = i % TICKS_PER_LABEL === 0 ? 5 : 2.5;
-      this.#stroke(x, height / 2, tick, this.#colours.ink, 0.1 + 0.2 * near, 1);
       const half = level * (height / 2 - 6) * (0.35 + 0.65 * near);
-      if (half > 1.2) this.#stroke(x, height / 2, half, colour, 0.25 + 0.75 * near, 2.4);
+      if (half > 1.2) stroke(this.#pen, this.#x(direction, i, width), height / 2, half, colour, 0.25 + 0.75 * near, 2.4);
     }
-  }
-
-  /**
-   * @param {number} x
-   * @param {number} y
-   * @param {number} half
-   * @param {string} colour
-   * @param {number} alpha
-   * @param {number} thickness
-   */
-  #stroke(x, y, half, colour, alpha, thickness) {
-    const pen = this.#pen;
-    pen.globalAlpha = alpha;
-    pen.strokeStyle = colour;
-    pen.lineWidth = thickness;
-    pen.lineCap = thickness > 1 ? 'round' : 'butt';
-    pen.beginPath();
-    pen.moveTo(x, y - half);
-    pen.lineTo(x, y + half);
-    pen.stroke();
   }
 
   /**
@@ -208,4 +228,24 @@ function follow(now, target) {
  */
 function stillLevel(level, index, count) {
   return index < level * count ? 0.25 : 0;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} x
+ * @param {number} y
+ * @param {number} half
+ * @param {string} colour
+ * @param {number} alpha
+ * @param {number} thickness
+ */
+function stroke(pen, x, y, half, colour, alpha, thickness) {
+  pen.globalAlpha = alpha;
+  pen.strokeStyle = colour;
+  pen.lineWidth = thickness;
+  pen.lineCap = thickness > 1 ? 'round' : 'butt';
+  pen.beginPath();
+  pen.moveTo(x, y - half);
+  pen.lineTo(x, y + half);
+  pen.stroke();
 }
