@@ -79,6 +79,7 @@ async def test_a_waiting_phrase_that_is_left_is_never_spoken() -> None:
         service.start_soon(synthesizer.run)
         async with anyio.create_task_group() as calls:
             calls.start_soon(lambda: caller.hear("one", deadline=1))
+            await anyio.sleep(0.1)
             calls.start_soon(lambda: caller.hear("two", deadline=2, leave_after_s=0.5))
             calls.start_soon(lambda: caller.hear("three", deadline=3))
         service.cancel_scope.cancel()

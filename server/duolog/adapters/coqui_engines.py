@@ -30,6 +30,9 @@ DURATIONS = "durations"
 DECODER_INPUT_NODE = "/waveform_decoder/conv_pre/Conv"
 FIRST_PIECE_FRAMES = 24
 """0.28 s at 22,050 Hz with a hop of 256: sounds longer than the second piece takes to decode."""
+PIECE_GROWTH = 4
+MAX_PIECE_FRAMES = 192
+"""2.2 s: bounds how long a stopped phrase still holds the thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +116,14 @@ def has_durations(path: Path) -> bool:
 
 
 def pieces(total_frames: int, reach_frames: int) -> Iterator[tuple[int, int]]:
-    """(start, end) frames: a short first piece, each later one twice as long; a rest too short to pay is joined."""
+    """(start, end) frames: a short first piece, later ones longer; a rest too short to pay is joined."""
     start, length = 0, FIRST_PIECE_FRAMES
     while start < total_frames:
         end = start + length
         if total_frames - end < 2 * reach_frames:
             end = total_frames
         yield start, end
-        start, length = end, 2 * length
+        start, length = end, min(PIECE_GROWTH * length, MAX_PIECE_FRAMES)
 
 
 def decoder_reach_frames(args: VitsArgs) -> int:
