@@ -6,7 +6,7 @@ program=$1
 shift
 present() {
     if [ "$program" = node ]; then
-        command -v npm >/dev/null && node -e 'process.exit(+process.versions.node.split(".")[0] < 20)' 2>/dev/null
+        command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null
         return
     fi
     command -v "$program" >/dev/null || { [ "$program" = chromium ] && command -v chromium-browser google-chrome >/dev/null; }
