@@ -19,6 +19,7 @@ from benchmarks.schedule import Budget, Part, measure
 from benchmarks.stack import ROOT, duolog_stack
 from benchmarks.utterances import load_utterances
 from duolog.loadtest.campaign import DuologCaller
+from duolog.loadtest.measured_turn import MIN_FIRST_PHRASE_WORDS
 from duolog.loadtest.results import Run, machine_facts, markdown_table, run_summary
 from duolog.loadtest.wire_client import CallOptions
 from duolog.ports.errors import DuologError
@@ -66,7 +67,8 @@ async def _measure_own(persona: str, parts: Sequence[Part], budget: Budget) -> l
 
 
 async def _measure_at(url: str, persona: str, parts: Sequence[Part], budget: Budget) -> list[Run]:
-    caller = DuologCaller(CallOptions(url, persona))
+    min_words = 1 if parts[0].profile == "scripted" else MIN_FIRST_PHRASE_WORDS
+    caller = DuologCaller(CallOptions(url, persona), min_words)
     return await measure(parts, {"duolog": caller}, load_utterances(), budget=budget, say=typer.echo)
 
 

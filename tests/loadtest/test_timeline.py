@@ -77,6 +77,7 @@ def test_without_the_servers_marks_the_callers_own_hold() -> None:
     assert timeline.first_audio_sent_ms == pytest.approx(900)
     assert timeline.heard_ms == pytest.approx(950)
     assert timeline.after_endpoint_ms() == pytest.approx(350)
+    assert timeline.sent_after_endpoint_ms() == pytest.approx(300)
     assert timeline.admitted_ms is None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from duolog.loadtest.failures import CallFailed
-from duolog.loadtest.measured_turn import MeasuredTurn, measured
+from duolog.loadtest.measured_turn import MIN_FIRST_PHRASE_WORDS, MeasuredTurn, measured
 from duolog.loadtest.wire_client import CallOptions, place_call
 
 LEAD_S = 0.6
@@ -42,6 +42,8 @@ class DuologCaller:
     """Calls a Duolog server over the real socket."""
 
     options: CallOptions
+    min_words: int = MIN_FIRST_PHRASE_WORDS
+    """In an answer's first phrase, for its turn to count."""
 
     async def converse(self, utterances: Sequence[Utterance]) -> list[MeasuredTurn]:
         turns: list[MeasuredTurn] = []
@@ -50,7 +52,7 @@ class DuologCaller:
                 await call.pause(LEAD_S)
                 for utterance in utterances:
                     turn = await call.say(utterance.samples, utterance.name)
-                    turns.append(measured(turn, call.timeline(turn)))
+                    turns.append(measured(turn, call.timeline(turn), self.min_words))
                     await call.pause(PAUSE_S)
         except CallFailed as failure:
             turns.append(MeasuredTurn(utterances[min(len(turns), len(utterances) - 1)].name, failure=str(failure)))

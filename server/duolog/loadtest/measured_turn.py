@@ -23,6 +23,8 @@ class MeasuredTurn:
     """How long the answer's sound stood still because more had not come yet."""
     failure: str | None = None
     """Why there is no answer."""
+    min_words: int = MIN_FIRST_PHRASE_WORDS
+    """In the first phrase, for the turn to count; 1 for scripted engines, which have no model to hide."""
 
     @property
     def rejected(self) -> str | None:
@@ -33,12 +35,12 @@ class MeasuredTurn:
             return "silent"
         if self.premature_answers:
             return "answered half a sentence"
-        if first_phrase_words(self.answer) < MIN_FIRST_PHRASE_WORDS:
+        if first_phrase_words(self.answer) < self.min_words:
             return "first phrase too short"
         return None
 
 
-def measured(turn: Turn, timeline: TurnTimeline | None) -> MeasuredTurn:
+def measured(turn: Turn, timeline: TurnTimeline | None, min_words: int = MIN_FIRST_PHRASE_WORDS) -> MeasuredTurn:
     """A turn that was heard out."""
     answer = turn.answer
     return MeasuredTurn(
@@ -48,4 +50,5 @@ def measured(turn: Turn, timeline: TurnTimeline | None) -> MeasuredTurn:
         timeline=timeline,
         premature_answers=turn.premature_answers,
         stalled_ms=0.0 if answer is None else round(answer.player.stalled_ms, 1),
+        min_words=min_words,
     )

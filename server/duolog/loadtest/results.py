@@ -65,6 +65,7 @@ def run_summary(run: Run) -> dict[str, object]:
         "turns_left_out": dict(sorted(rejected.items())),
         "stages": {f"{stage}_ms": _percentile_fields(stage_values(timelines, stage)) for stage in STAGES},
         "heard_after_endpoint_ms": _percentile_fields([timeline.after_endpoint_ms() for timeline in timelines]),
+        "sent_after_endpoint_ms": _percentile_fields([timeline.sent_after_endpoint_ms() for timeline in timelines]),
         "heard_without_silence_wait_ms": _percentile_fields([_without_wait(timeline) for timeline in timelines]),
         "heard_median_of_rounds_ms": median_of_medians(by_round),
         "stalled_ms": _percentile_fields([turn.stalled_ms for turn in run.turns if turn.rejected is None]),
@@ -91,13 +92,14 @@ def machine_facts(packages: Sequence[str] = VERSIONED_PACKAGES) -> dict[str, obj
 
 def markdown_table(summaries: Sequence[Mapping[str, object]], machine: Mapping[str, object]) -> str:
     """The table for people: milliseconds after the last voiced sample, p50 / p90 / p99."""
-    head = ["system", "calls", "turns", *STAGES, "heard after endpoint"]
+    head = ["system", "calls", "turns", *STAGES, "sent after endpoint", "heard after endpoint"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for summary in summaries:
         stages = summary["stages"]
         cells = [str(summary["system"]), str(summary["calls"]), f"{summary['turns_counted']}/{summary['turns']}"]
         if isinstance(stages, Mapping):
             cells += [_cell(stages.get(f"{stage}_ms")) for stage in STAGES]
+        cells.append(_cell(summary["sent_after_endpoint_ms"]))
         cells.append(_cell(summary["heard_after_endpoint_ms"]))
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; milliseconds, p50 / p90 / p99."]

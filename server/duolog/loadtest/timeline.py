@@ -69,6 +69,12 @@ class TurnTimeline:
             return None
         return self.heard_ms - self.endpoint_ms
 
+    def sent_after_endpoint_ms(self) -> float | None:
+        """From the decision to the first sound that left; with engines that take no time, our own code's share."""
+        if self.first_audio_sent_ms is None or self.endpoint_ms is None:
+            return None
+        return self.first_audio_sent_ms - self.endpoint_ms
+
     def marks(self) -> list[tuple[str, float]]:
         """The marks that were seen, in order of time, named without their unit."""
         named = [
