@@ -106,6 +106,7 @@ class OpenAILanguageModel:
                 max_connections=options.max_connections, max_keepalive_connections=16, keepalive_expiry=60
             ),
             trust_env=False,
+            verify=options.base_url.startswith("https:"),  # without TLS no certificates need to be loaded
         )
 
     @property

@@ -16,6 +16,7 @@ SPECIAL_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "
 """Ends of a turn that leak into the text where a model's configuration names the wrong end token."""
 
 _BY_EXCEPTION: tuple[tuple[type[Exception], type[EngineError], str], ...] = (
+    (SSEError, EngineProtocolError, "answered something that is not an event stream"),
     (httpx.ConnectTimeout, EngineUnavailable, "did not accept the connection in time"),
     (httpx.PoolTimeout, EngineUnavailable, "has as many requests as are allowed at once"),
     (httpx.TimeoutException, EngineTimeout, "did not answer in time"),
@@ -23,7 +24,6 @@ _BY_EXCEPTION: tuple[tuple[type[Exception], type[EngineError], str], ...] = (
     (httpx.RemoteProtocolError, EngineUnavailable, "closed the connection in the middle of the answer"),
     (httpx.DecodingError, EngineProtocolError, "sent bytes that cannot be decoded"),
     (httpx.TransportError, EngineUnavailable, "broke the connection"),
-    (SSEError, EngineProtocolError, "answered something that is not an event stream"),
 )
 _BY_STATUS: tuple[tuple[range, type[EngineError], str], ...] = (
     (range(408, 409), EngineTimeout, "gave up waiting"),

@@ -1,0 +1,344 @@
+"""The OpenAI adapter against a server on loopback that misbehaves in each way there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
+from duolog.adapters.openai_stream import SPECIAL_TOKENS, SpecialTokenGuard
+from duolog.ports.errors import (
+    EngineError,
+    EngineProtocolError,
+    EngineRejected,
+    EngineTimeout,
+    EngineUnavailable,
+)
+from duolog.ports.llm import (
+    ChatMessage,
+    FinishReason,
+    GenerationEnd,
+    GenerationRequest,
+    Role,
+    Sampling,
+    TextDelta,
+    TokenUsage,
+)
+
+pytestmark = pytest.mark.real
+
+SSE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+ASK = GenerationRequest(
+    "req-1", (ChatMessage(Role.USER, "Hi"),), Sampling(stop=("END",), seed=7), session_id="call-9", priority=20
+)
+Manner = Callable[[SocketStream], Awaitable[None]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def piece(text: str | None = None, finish: str | None = None) -> bytes:
+    return event(json.dumps({"choices": [{"delta": {"content": text}, "finish_reason": finish}]}, ensure_ascii=False))
+
+
+def event(data: str) -> bytes:
+    return chunked(f"data: {data}\n\n".encode())
+
+
+def chunked(body: bytes) -> bytes:
+    return f"{len(body):x}\r\n".encode() + body + b"\r\n"
+
+
+USAGE = event(
+    '{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}'
+)
+DONE = event("[DONE]")
+LAST = chunked(b"")
+
+
+def answer(status: int, body: str, kind: str = "application/json") -> bytes:
+    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body.encode())}\r\n\r\n{body}".encode()
+
+
+async def says(*parts: bytes | float, stream: SocketStream) -> None:
+    """Send the parts; a number is a pause in seconds."""
+    for part in parts:
+        if isinstance(part, bytes):
+            await stream.send(part)
+        else:
+            await anyio.sleep(part)
+
+
+@dataclass
+class Server:
+    """Reads one request for each connection, remembers it, and answers in its manner."""
+
+    manner: Manner
+    requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
+    closed_by_client: anyio.Event = field(default_factory=anyio.Event)
+    port: int = 0
+
+    async def handle(self, stream: SocketStream) -> None:
+        async with stream:
+            try:
+                self.requests.append(await self._read(stream))
+                await self.manner(stream)
+            except (anyio.BrokenResourceError, anyio.EndOfStream):
+                self.closed_by_client.set()
+
+    async def _read(self, stream: SocketStream) -> tuple[str, dict[str, str], dict[str, Any]]:
+        received = b""
+        while b"\r\n\r\n" not in received:
+            received += await stream.receive()
+        head, body = received.split(b"\r\n\r\n", 1)
+        first, *lines = head.decode().split("\r\n")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        while len(body) < int(headers.get("content-length", "0")):
+            body += await stream.receive()
+        return first, headers, json.loads(body) if body else {}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    house = Server(partial(_stream, SSE_HEAD, piece("Hello"), piece(" you."), piece(None, "stop"), USAGE, DONE, LAST))
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    house.port = listener.extra(SocketAttribute.local_port)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, house.handle)
+        yield house
+        tasks.cancel_scope.cancel()
+    await listener.aclose()
+
+
+async def _stream(*parts: bytes | float | SocketStream) -> None:
+    *sent, stream = parts
+    assert isinstance(stream, SocketStream)
+    await says(*[part for part in sent if not isinstance(part, SocketStream)], stream=stream)
+
+
+def model_for(server: Server, **changes: Any) -> OpenAILanguageModel:
+    defaults: dict[str, Any] = {"first_token_timeout_s": 0.3, "inter_token_timeout_s": 0.2, "connect_timeout_s": 0.5}
+    return OpenAILanguageModel(OpenAIOptions(f"http://127.0.0.1:{server.port}/v1", "tiny", **(defaults | changes)))
+
+
+async def run(model: OpenAILanguageModel) -> tuple[str, GenerationEnd | EngineError]:
+    """The text that came, and how it ended."""
+    text = ""
+    try:
+        async with aclosing(model.generate(ASK)) as stream:
+            async for value in stream:
+                if isinstance(value, GenerationEnd):
+                    return text, value
+                text += value.text
+    except EngineError as error:
+        return text, error
+    finally:
+        await model.aclose()
+    raise AssertionError("the stream had no end")
+
+
+async def test_a_good_answer(server: Server) -> None:
+    assert await run(model_for(server, send_priority=True)) == (
+        "Hello you.",
+        GenerationEnd(FinishReason.STOP, TokenUsage(9, 4, 2)),
+    )
+    first, headers, body = server.requests[0]
+    assert first == "POST /v1/chat/completions HTTP/1.1"
+    assert (headers["x-request-id"], headers["x-session-id"]) == ("req-1", "call-9")
+    assert body["stream_options"] == {"include_usage": True}
+    assert (body["priority"], body["stop"], body["seed"], body["repetition_penalty"]) == (20, ["END"], 7, 1.05)
+
+
+async def test_other_servers_get_only_openais_fields(server: Server) -> None:
+    await run(model_for(server, dialect=Dialect.OPENAI, api_key="k"))
+    _, headers, body = server.requests[0]
+    assert headers["authorization"] == "Bearer k"
+    assert not {"priority", "repetition_penalty"} & body.keys()
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "error"),
+    [
+        ((), "", EngineUnavailable),
+        ((b"HTTP/1.1 200 OK\r\n",), "", EngineUnavailable),
+        ((b"garbage that is not HTTP\r\n\r\n",), "", EngineUnavailable),
+        ((2.0,), "", EngineTimeout),
+        ((SSE_HEAD, 2.0), "", EngineTimeout),
+        ((SSE_HEAD, chunked(b": ping\n\n"), 0.2, chunked(b": ping\n\n"), 2.0), "", EngineTimeout),
+        ((SSE_HEAD, piece("Hel"), 2.0), "Hel", EngineTimeout),
+        ((SSE_HEAD, piece("Hel")), "Hel", EngineUnavailable),
+        ((SSE_HEAD, piece("Hel"), b"5\r\nda"), "Hel", EngineUnavailable),
+        ((SSE_HEAD, piece("Hel"), LAST), "Hel", EngineUnavailable),
+        ((SSE_HEAD, LAST), "", EngineUnavailable),
+        ((SSE_HEAD, piece("Hel"), event("{not json"), LAST), "Hel", EngineProtocolError),
+        ((SSE_HEAD, event("[1, 2]"), LAST), "", EngineProtocolError),
+        ((SSE_HEAD, event('{"choices": [3]}'), LAST), "", EngineProtocolError),
+        ((SSE_HEAD, event('{"choices": {"a": 1}}'), LAST), "", EngineProtocolError),
+        (
+            (SSE_HEAD, piece("Hel"), event('{"error": {"message": "boom", "code": 500}}'), DONE),
+            "Hel",
+            EngineUnavailable,
+        ),
+        ((SSE_HEAD, event('{"error": {"message": "queue full", "code": 503}}')), "", EngineUnavailable),
+        ((SSE_HEAD, event('{"error": {"message": "too long", "code": 400}}')), "", EngineRejected),
+        ((SSE_HEAD, event('{"error": "odd"}')), "", EngineUnavailable),
+        ((answer(200, '{"choices": []}'),), "", EngineProtocolError),
+        ((answer(200, "<html>", "text/html"),), "", EngineProtocolError),
+        ((answer(400, '{"error": {"message": "prompt too long"}}'),), "", EngineRejected),
+        ((answer(401, ""),), "", EngineRejected),
+        ((answer(404, '{"detail": "Not Found"}'),), "", EngineRejected),
+        ((answer(408, "late"),), "", EngineTimeout),
+        ((answer(429, "busy"),), "", EngineUnavailable),
+        ((answer(500, "<html>oh</html>", "text/html"),), "", EngineUnavailable),
+        ((answer(503, '{"error": {"message": "queue full"}}'),), "", EngineUnavailable),
+        ((answer(504, ""),), "", EngineTimeout),
+        ((answer(302, ""),), "", EngineProtocolError),
+        ((b"HTTP/1.1 500 X\r\nContent-Length: 90\r\n\r\nhalf",), "", EngineUnavailable),
+    ],
+)
+async def test_each_fault_has_its_error(
+    server: Server, parts: tuple[bytes | float, ...], text: str, error: type[EngineError]
+) -> None:
+    server.manner = partial(_stream, *parts)
+    with anyio.fail_after(5):
+        heard, end = await run(model_for(server))
+    assert (heard, type(end)) == (text, error)
+    assert isinstance(end, EngineError)
+    assert end.engine == "llm"
+    assert "127.0.0.1" in str(end)
+
+
+async def test_the_servers_words_are_in_the_error(server: Server) -> None:
+    server.manner = partial(_stream, answer(400, '{"error": {"message": "prompt has 9000 tokens"}}'))
+    _, end = await run(model_for(server))
+    assert "prompt has 9000 tokens" in str(end)
+    assert "status 400" in str(end)
+
+
+async def test_nobody_listens(server: Server) -> None:
+    model = OpenAILanguageModel(OpenAIOptions("http://127.0.0.1:9/v1", "tiny"))
+    _, end = await run(model)
+    assert isinstance(end, EngineUnavailable)
+    assert "refused the connection" in str(end)
+
+
+@pytest.mark.parametrize(
+    "tail", [(DONE, LAST), (LAST,), (), (USAGE[:20],), (2.0,)], ids=["done", "no done", "cut", "cut usage", "stall"]
+)
+async def test_a_complete_answer_counts_even_where_what_follows_fails(
+    server: Server, tail: tuple[bytes | float, ...]
+) -> None:
+    server.manner = partial(_stream, SSE_HEAD, piece("Hello."), piece(None, "length"), *tail)
+    assert await run(model_for(server)) == ("Hello.", GenerationEnd(FinishReason.LENGTH, TokenUsage()))
+
+
+async def test_odd_characters_and_split_bytes_arrive_whole(server: Server) -> None:
+    text = "a\u2028b\u0085c\x1cd 你好 😀"
+    whole = piece(text) + piece(None, "stop") + DONE + LAST
+    server.manner = partial(_stream, SSE_HEAD, *[whole[at : at + 7] for at in range(0, len(whole), 7)])
+    assert (await run(model_for(server)))[0] == text
+
+
+async def test_a_special_token_ends_the_answer_and_the_stream(server: Server) -> None:
+    server.manner = partial(
+        _stream, SSE_HEAD, piece("Bye."), piece("<|im_"), piece("end|>and more"), *(piece("x" * 50_000), 0.01) * 300
+    )
+    assert await run(model_for(server)) == ("Bye.", GenerationEnd(FinishReason.STOP, TokenUsage()))
+    with anyio.fail_after(2):
+        await server.closed_by_client.wait()
+
+
+@pytest.mark.parametrize("how", ["close", "cancel"])
+async def test_stopping_closes_the_stream(server: Server, how: str) -> None:
+    server.manner = partial(_stream, SSE_HEAD, piece("Hello"), *(piece("x"), 0.01) * 300)
+    model = model_for(server)
+    with anyio.CancelScope() as scope:
+        async with aclosing(model.generate(ASK)) as stream:
+            async for _ in stream:
+                if how == "close":
+                    break
+                scope.cancel()
+    with anyio.fail_after(1):
+        await server.closed_by_client.wait()
+    await model.aclose()
+
+
+async def test_no_more_than_the_allowed_requests_at_once(server: Server) -> None:
+    at_once = most = 0
+
+    async def slow(stream: SocketStream) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await _stream(0.05, SSE_HEAD, piece("Hi", "stop"), DONE, LAST, stream)
+        at_once -= 1
+
+    server.manner = slow
+    model = model_for(server, max_connections=2, first_token_timeout_s=3.0)
+
+    async def one() -> None:
+        async with aclosing(model.generate(ASK)) as stream:
+            assert (await anext(stream), len([value async for value in stream])) == (TextDelta("Hi"), 1)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(one)
+    assert most == 2
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ('{"data": [{"id": "other", "max_model_len": 4096}]}', EngineRejected),
+        ('{"data": [{"id": "tiny"}]}', EngineRejected),
+        ('{"data": 3}', EngineProtocolError),
+        ("[]", EngineProtocolError),
+        ("no json", EngineProtocolError),
+    ],
+)
+async def test_warm_up_says_what_is_wrong_with_the_model_list(
+    server: Server, body: str, error: type[EngineError]
+) -> None:
+    server.manner = partial(_stream, answer(200, body))
+    model = model_for(server)
+    with pytest.raises(error):
+        await model.warm_up()
+    with pytest.raises(EngineUnavailable):
+        _ = model.context_tokens
+    await model.aclose()
+
+
+async def test_counting_without_a_tokenizer_is_estimated(server: Server) -> None:
+    server.manner = partial(_stream, answer(404, '{"detail": "Not Found"}'))
+    model = model_for(server)
+    for _ in range(2):
+        assert await model.count_tokens((ChatMessage(Role.USER, "Hello there 你好"),)) == 14
+    assert len(server.requests) == 1
+    await model.aclose()
+
+
+def test_the_guard_holds_back_only_what_may_be_a_special_token() -> None:
+    guard = SpecialTokenGuard()
+    assert [guard.feed(text) for text in ("a < b", " and <", "|x", "<|im_end", "|> no")] == [
+        "a < b",
+        " and ",
+        "<|x",
+        "",
+        "",
+    ]
+    assert guard.ended
+    assert guard.feed("more") == ""
+    loose = SpecialTokenGuard()
+    assert loose.feed(SPECIAL_TOKENS[0][:-1]) == ""
+    assert loose.finish() == SPECIAL_TOKENS[0][:-1]
