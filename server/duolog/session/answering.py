@@ -53,6 +53,8 @@ class VoiceStyle:
     speed: float
     rate_hz: int
     apology: str
+    has_word_timings: bool
+    """False: what was heard is only known approximately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,6 @@ class Piece:
     chunk: SpeechChunk | None = None
     words: tuple[WordTiming, ...] = ()
     """Timings with offsets in the phrase's original text instead of its spoken form."""
-    exact: bool = True
 
 
 class Answer:
@@ -98,10 +99,11 @@ class Answer:
         self._on_first_audio = on_first_audio
         phrases_in, phrases_out = anyio.create_memory_object_stream[Phrase](PHRASES_AHEAD)
         pieces_in, pieces_out = anyio.create_memory_object_stream[Piece](PIECES_AHEAD)
-        async with anyio.create_task_group() as stages:
-            stages.start_soon(self._compose, request, phrases_in)
-            stages.start_soon(self._voice, phrases_out, pieces_in)
-            await self._deliver(pieces_out, outbox, conversation, playbacks)
+        with phrases_in, phrases_out, pieces_in, pieces_out:
+            async with anyio.create_task_group() as stages:
+                stages.start_soon(self._compose, request, phrases_in)
+                stages.start_soon(self._voice, phrases_out, pieces_in)
+                await self._deliver(pieces_out, outbox, conversation, playbacks)
         return self._outcome()
 
     async def _compose(self, request: BatcherRequest | None, phrases: MemoryObjectSendStream[Phrase]) -> None:
@@ -114,11 +116,15 @@ class Answer:
                             await phrases.send(phrase)
             except (EngineError, Overloaded) as error:
                 self._failure = error
-                for phrase in [*cutter.finish(), *PhraseCutter(self._style.language).feed(self._style.apology + "\n")]:
+                for phrase in [*cutter.finish(), *self._apology()]:
                     await phrases.send(phrase)
             else:
                 for phrase in cutter.finish():
                     await phrases.send(phrase)
+
+    def _apology(self) -> list[Phrase]:
+        cutter = PhraseCutter(self._style.language)
+        return [*cutter.feed(self._style.apology), *cutter.finish()]
 
     async def _tokens(self, request: BatcherRequest | None) -> AsyncGenerator[str, None]:
         marks = self._turn.marks
@@ -160,7 +166,7 @@ class Answer:
                 async for chunk in chunks:
                     self._turn.marks.first_audio = self._turn.marks.first_audio or anyio.current_time()
                     words = _in_phrase(chunk.words, spoken)
-                    await pieces.send(Piece(chunk=chunk, words=words, exact=bool(chunk.words)))
+                    await pieces.send(Piece(chunk=chunk, words=words))
         except EngineError as error:
             self._failure = error
 
@@ -188,6 +194,7 @@ class Answer:
                 if sound is None:
                     self._playback = playbacks.begin(response.item_id, self._style.rate_hz)
                     response.announce(self._playback, outbox, conversation)
+                    self._playback.ledger.approximate = not self._style.has_word_timings
                     sound = _Sound(self._playback, piece.chunk.sample_rate_hz)
                     sound.add_text(response.text, unspoken=len(response.text) - len(text))
                 if not await response.add_audio(sound.add_chunk(piece), outbox):
@@ -225,7 +232,6 @@ class _Sound:
     def add_chunk(self, piece: Piece) -> NDArray[np.int16]:
         if piece.chunk is None:
             raise ValueError("a piece of text has no sound")
-        self._ledger.approximate = self._ledger.approximate or not piece.exact
         self._ledger.add_words(
             [
                 HeardWord(

@@ -75,6 +75,8 @@ class Call:
             log.warning("call ended: a turn did not end", error=str(group.exceptions[0]))
         finally:
             ready.set()
+            self._audio_in.close()
+            self._audio_out.close()
             self._save()
             self._context.outbox.close()
 
@@ -171,12 +173,11 @@ class Call:
             self.greet()
 
     async def _listen(self) -> None:
-        async with self._audio_out:
-            while True:
-                with anyio.move_on_after(INPUT_STALL_S) as patience:
-                    self._floor.hear(await self._audio_out.receive())
-                if patience.cancelled_caught:
-                    self._floor.input_stalled()
+        while True:
+            with anyio.move_on_after(INPUT_STALL_S) as patience:
+                self._floor.hear(await self._audio_out.receive())
+            if patience.cancelled_caught:
+                self._floor.input_stalled()
 
     def _hear_waiting(self) -> None:
         """What was appended before a commit belongs to it."""

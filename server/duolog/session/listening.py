@@ -35,6 +35,13 @@ class Utterance:
     """Loop time at which the last voiced sample arrived."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Window:
+    samples: NDArray[np.float32]
+    voiced: bool
+    heard_at: float
+
+
 class Ear:
     """Hears one caller."""
 
@@ -50,10 +57,10 @@ class Ear:
         self._input_rate_hz = input_rate_hz
         self._resampler = Resampler(input_rate_hz, SAMPLE_RATE_HZ)
         self._framer = Framer(WINDOW_SAMPLES)
-        self._kept: deque[NDArray[np.float32]] = deque()
+        self._kept: deque[_Window] = deque()
         self._kept_start = 0
         self._heard = 0
-        self._heard_at = 0.0
+        self._collecting = False
         self._max_kept = options.max_utterance_ms * SAMPLES_PER_MS + self._preroll_samples
 
     @property
@@ -76,40 +83,53 @@ class Ear:
 
     def hear(self, samples: NDArray[np.int16], now: float) -> list[VoiceEvent]:
         """Take the next samples; `now` is the loop time of their arrival."""
+        self._forget_old()
         if self.muted:
             samples = np.zeros_like(samples)
         events: list[VoiceEvent] = []
         for window in self._framer.push(self._resampler.push(samples)):
-            self._keep(window)
             events += self.activity.feed(self._vad.probability(window), len(window))
-            if self.activity.last_voice_sample == self._heard:
-                self._heard_at = now
+            self._keep(_Window(window, self.activity.voiced, now))
         return events
 
     def begin_utterance(self, voice_start: int) -> int:
         """Keep from the pre-roll before `voice_start` on; returns the index of the first sample kept."""
+        self._collecting = True
         self._drop_before(voice_start - self._preroll_samples)
         return self._kept_start
 
     def utterance(self, item_id: str) -> Utterance:
         """What there is of the running utterance."""
-        samples = np.concatenate(self._kept) if self._kept else np.zeros(0, np.float32)
-        end = self.activity.last_voice_sample if self.activity.voiced_ms else self._heard
-        return Utterance(item_id, samples, self._kept_start, end, self.activity.voiced_ms, self._heard_at)
+        kept = list(self._kept)
+        samples = np.concatenate([window.samples for window in kept]) if kept else np.zeros(0, np.float32)
+        voiced = [number for number, window in enumerate(kept) if window.voiced]
+        last = voiced[-1] if voiced else len(kept) - 1
+        return Utterance(
+            item_id=item_id,
+            samples=samples,
+            start_sample=self._kept_start,
+            end_sample=self._kept_start + (last + 1) * WINDOW_SAMPLES,
+            voiced_ms=len(voiced) * WINDOW_SAMPLES // SAMPLES_PER_MS,
+            heard_at=kept[last].heard_at if kept else 0.0,
+        )
 
     def end_utterance(self) -> None:
         """Forget the running utterance, but for the pre-roll of a next one."""
         self.activity.end_utterance()
+        self._collecting = False
         self._drop_before(self._heard - (0 if self.keep_all else self._preroll_samples))
 
-    def _keep(self, window: NDArray[np.float32]) -> None:
+    def _keep(self, window: _Window) -> None:
         self._kept.append(window)
-        self._heard += len(window)
-        if not self.keep_all and not self.activity.in_utterance:
+        self._heard += len(window.samples)
+
+    def _forget_old(self) -> None:
+        """Between calls of `hear` only: what a voice event refers to must still be there when it is acted on."""
+        if not self.keep_all and not self._collecting:
             onset = self.activity.options.onset_ms * SAMPLES_PER_MS
             self._drop_before(self._heard - self._preroll_samples - onset - WINDOW_SAMPLES)
         self._drop_before(self._heard - self._max_kept)
 
     def _drop_before(self, sample: int) -> None:
-        while self._kept and self._kept_start + len(self._kept[0]) <= sample:
-            self._kept_start += len(self._kept.popleft())
+        while self._kept and self._kept_start + len(self._kept[0].samples) <= sample:
+            self._kept_start += len(self._kept.popleft().samples)

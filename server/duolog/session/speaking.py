@@ -35,18 +35,19 @@ class Speaking:
 
     async def answer(self, turn: Turn) -> Outcome:
         """Make the answer; nothing leaves before the turn is committed. `finish` ends it."""
-        config = self._context.config
+        config, engines = self._context.config, self._context.engines
         modality = turn.options.output_modality or config.output_modality
         max_tokens = turn.options.max_output_tokens or config.sampling.max_tokens
         turn.response = Response(new_id("resp"), new_id("item"), turn.options, modality, max_tokens)
+        voice = turn.options.voice or config.voice
         style = VoiceStyle(
-            voice=turn.options.voice or config.voice,
+            voice=voice,
             language=self._context.persona.languages[0],
             speed=config.speed,
             rate_hz=config.output_rate_hz,
             apology=self._context.persona.apology,
+            has_word_timings=any(one.id == voice and one.has_word_timings for one in engines.synthesizer.voices()),
         )
-        engines = self._context.engines
         answer = Answer(turn, turn.response, style, engines.batcher, engines.synthesizer)
         request = None if turn.spoken_text is not None else self._request(turn, turn.response, max_tokens)
         outcome = await answer.run(

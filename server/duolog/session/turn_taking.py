@@ -62,7 +62,7 @@ class TurnTaking:
         self._speech_announced = True
         self._speech_start = 0
         self._voice_event = VoiceEvent(VoiceEventKind.ONSET, 0)
-        self._do: dict[TurnAction, Callable[[], None]] = {
+        self._do: dict[TurnAction, Callable[[], object]] = {
             TurnAction.BEGIN_UTTERANCE: self._begin_utterance,
             TurnAction.BEGIN_TURN: self._begin_turn,
             TurnAction.DROP_TURN: self._drop_turn,

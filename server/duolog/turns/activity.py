@@ -72,9 +72,9 @@ class VoiceActivity:
         return self._voiced_samples // SAMPLES_PER_MS
 
     @property
-    def last_voice_sample(self) -> int:
-        """End of the last voiced window of this utterance."""
-        return self._last_voice
+    def voiced(self) -> bool:
+        """The last window held voice."""
+        return self._voiced
 
     def feed(self, probability: float, window_samples: int) -> list[VoiceEvent]:
         """Take the next window's probability; returns what happened, in order."""

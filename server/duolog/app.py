@@ -1,0 +1,223 @@
+"""The composition root: the one module that builds adapters and joins them to the wire.
+
+Settings → adapters → serving (recognizer, batcher, synthesizer, writer) → Switchboard → Starlette
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from starlette.applications import Starlette
+
+from duolog.building import Adapters, build_adapters
+from duolog.health import Health
+from duolog.personas import Persona, PersonaLibrary
+from duolog.ports.errors import DuologError, EngineError
+from duolog.realtime.ports import AppPorts, ClientOptions, PartHealth, PersonaSummary, WireLimits
+from duolog.realtime.routes import build_app
+from duolog.serving.batcher import Batcher, BatcherOptions
+from duolog.serving.policies import DirectPolicy
+from duolog.serving.recognizer import Recognizer
+from duolog.serving.session_writer import SessionWriter
+from duolog.serving.synthesizer import Synthesizer
+from duolog.session.call import Call
+from duolog.session.engines import CallOptions, Engines
+from duolog.session.switchboard import CallRequest, Switchboard
+from duolog.settings import Settings
+from duolog.telemetry import metrics
+
+log = structlog.get_logger(__name__)
+
+WEB_DIR = Path(__file__).resolve().parents[2] / "web"
+RETRY_S = 1.0
+"""Between two tries to warm up an engine that is not there yet."""
+PROBE_S = 10.0
+"""Between two looks at the LLM server and the store."""
+
+
+class SystemClock:
+    """The wall clock."""
+
+    def unix_time(self) -> float:
+        return time.time()
+
+
+class Application:
+    """Everything of one server process that lives as long as it does."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._adapters: Adapters = build_adapters(settings)
+        self._library = PersonaLibrary(settings.personas.folder, settings.personas.default)
+        self._check_voices()
+        self._health = Health(
+            {
+                "asr": "loading the speech recognizer",
+                "tts": "loading the voices",
+                "llm": f"waiting for the language model at {settings.llm_url}",
+                "store": "connecting to the session store",
+            }
+        )
+        self._recognizer = Recognizer(self._adapters.asr, partial_core_share=settings.asr.partial_core_share)
+        self._synthesizer = Synthesizer(self._adapters.tts)
+        self._batcher = Batcher(
+            self._adapters.llm, DirectPolicy(), BatcherOptions(max_queued=settings.batcher.max_queued)
+        )
+        self._writer = SessionWriter(self._adapters.store)
+        self._switchboard: Switchboard | None = None
+        self._clock = SystemClock()
+
+    def starlette(self) -> Starlette:
+        """The ASGI application around it."""
+        server = self._settings.server
+        ports = AppPorts(
+            open_call=self._open_call,
+            personas=self._summaries,
+            default_persona=self._settings.personas.default,
+            voices=lambda: [voice.id for voice in self._synthesizer.voices()],
+            health=lambda: {name: PartHealth(part.ready, part.detail) for name, part in self._health.parts().items()},
+            metrics_text=lambda: metrics.exposition()[0],
+            web_dir=WEB_DIR,
+            clock=self._clock,
+            api_keys=server.api_keys,
+            allowed_origins=server.allowed_origins,
+            limits=WireLimits(
+                max_message_bytes=server.max_frame_bytes,
+                max_call_s=server.max_call_s,
+                idle_call_s=server.idle_call_s,
+                send_timeout_s=server.send_timeout_s,
+                ping_interval_s=server.ping_interval_s,
+            ),
+        )
+        return build_app(ports, self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncGenerator[None, None]:
+        async with AsyncExitStack() as stack:
+            for adapter in (self._adapters.asr, self._adapters.tts, self._adapters.llm, self._adapters.store):
+                stack.push_async_callback(adapter.aclose)
+            async with anyio.create_task_group() as tasks:
+                self._start(tasks)
+                yield
+                tasks.cancel_scope.cancel()
+
+    def _start(self, tasks: TaskGroup) -> None:
+        for service in (self._recognizer.run, self._synthesizer.run, self._writer.run, metrics.watch_loop_lag):
+            tasks.start_soon(service)
+        if self._settings.personas.reload:
+            tasks.start_soon(self._library.watch)
+        tasks.start_soon(self._warm_up_speech)
+        tasks.start_soon(self._watch_llm)
+        tasks.start_soon(self._watch_store)
+        tasks.start_soon(self._export_queues)
+
+    async def _warm_up_speech(self) -> None:
+        """Recognizer, then voices: both compute on the same core."""
+        for name, engine in (("asr", self._adapters.asr), ("tts", self._adapters.tts)):
+            try:
+                await engine.warm_up()
+            except DuologError as error:
+                log.error("engine failed to load", engine=name, error=str(error))  # noqa: TRY400 - rejected: one sentence, no traceback
+                self._health.set(name, ready=False, detail=str(error))
+            else:
+                self._health.set(name, ready=True, detail="warm")
+
+    async def _watch_llm(self) -> None:
+        """Warm the model up when it appears, and again after it was gone."""
+        while True:
+            try:
+                await self._adapters.llm.warm_up()
+            except EngineError as error:
+                self._health.set("llm", ready=False, detail=str(error))
+                await anyio.sleep(RETRY_S)
+                continue
+            if self._switchboard is None:
+                self._switchboard = self._new_switchboard()
+            self._health.set("llm", ready=True, detail=f"{self._adapters.llm.context_tokens} tokens of context")
+            await anyio.sleep(PROBE_S)
+
+    async def _watch_store(self) -> None:
+        while True:
+            try:
+                await self._adapters.store.ping()
+            except EngineError as error:
+                self._health.set("store", ready=False, detail=f"{error} Calls go on, but cannot be resumed.")
+            else:
+                self._health.set("store", ready=True, detail="answers")
+            await anyio.sleep(PROBE_S)
+
+    async def _export_queues(self) -> None:
+        while True:
+            snapshot = self._batcher.snapshot()
+            for klass, count in snapshot.queued.items():
+                metrics.REQUEST_QUEUE_SIZE.labels(klass.name.lower()).set(count)
+            for klass, count in snapshot.in_flight.items():
+                metrics.REQUESTS_IN_FLIGHT.labels(klass.name.lower()).set(count)
+            metrics.ENGINE_QUEUE.labels("tts").set(self._synthesizer.waiting)
+            await anyio.sleep(1)
+
+    def _new_switchboard(self) -> Switchboard:
+        engines = Engines(
+            recognizer=self._recognizer,
+            batcher=self._batcher,
+            synthesizer=self._synthesizer,
+            vad=self._adapters.vad,
+            writer=self._writer,
+            clock=self._clock,
+            context_tokens=self._adapters.llm.context_tokens,
+        )
+        options = CallOptions(prefix_padding_ms=self._settings.vad.prefix_padding_ms)
+        return Switchboard(
+            engines, self._persona, self._adapters.store, options, max_calls=self._settings.server.max_calls
+        )
+
+    @asynccontextmanager
+    async def _open_call(
+        self, persona: str | None, resume: str | None, options: ClientOptions
+    ) -> AsyncGenerator[Call, None]:
+        self._health.require_ready()
+        if self._switchboard is None:
+            raise RuntimeError("ready without a switchboard")
+        request = CallRequest(
+            persona=persona,
+            resume=resume,
+            greet=options.greeting,
+            reports_playout=options.extensions,
+            input_rate_hz=options.input_rate_hz,
+            output_rate_hz=options.output_rate_hz,
+        )
+        async with self._switchboard.open_call(request) as call:
+            yield call
+
+    def _persona(self, persona_id: str | None) -> Persona:
+        return self._library.get(persona_id or self._settings.personas.default)
+
+    def _summaries(self) -> list[PersonaSummary]:
+        return [
+            PersonaSummary(
+                id=persona.id,
+                name=persona.name,
+                description=persona.description,
+                languages=persona.languages,
+                voice=persona.voice,
+                greeting=persona.greeting,
+            )
+            for persona in self._library.all()
+        ]
+
+    def _check_voices(self) -> None:
+        known = {voice.id for voice in self._adapters.tts.voices()}
+        for persona in self._library.all():
+            if persona.voice not in known:
+                log.warning("persona's voice is not installed", persona=persona.id, voice=persona.voice)
+
+
+def create_app(settings: Settings) -> Starlette:
+    """Build everything from the settings. Raises ConfigurationError, ModelMissing."""
+    return Application(settings).starlette()

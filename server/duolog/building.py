@@ -1,0 +1,115 @@
+"""Builds the adapters that the settings name. Part of the composition root: only `app` imports it.
+
+Vendors are imported when they are chosen: a server with scripted engines starts without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
+from duolog.adapters.redis_store import RedisOptions, RedisSessionStore
+from duolog.cores import CoreMap, machine_cores, share_cores
+from duolog.models.manifest import load_manifest
+from duolog.models.store import ModelStore
+from duolog.ports.asr import SpeechRecognizer
+from duolog.ports.llm import LanguageModel
+from duolog.ports.store import SessionStore
+from duolog.ports.tts import SpeechSynthesizer
+from duolog.ports.vad import VoiceActivityDetectorFactory
+from duolog.settings import LlmEngine, Settings, SpeechEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """One of each port."""
+
+    asr: SpeechRecognizer
+    vad: VoiceActivityDetectorFactory
+    llm: LanguageModel
+    tts: SpeechSynthesizer
+    store: SessionStore
+
+
+def build_adapters(settings: Settings) -> Adapters:
+    """Raises ConfigurationError, ModelMissing."""
+    cores = share_cores(settings, machine_cores())
+    store = ModelStore(settings.models_dir.absolute(), load_manifest())
+    return Adapters(
+        asr=_recognizer(settings, store, cores),
+        vad=_vad(settings),
+        llm=_language_model(settings, store),
+        tts=_synthesizer(settings, store, cores),
+        store=_session_store(settings),
+    )
+
+
+def _recognizer(settings: Settings, store: ModelStore, cores: CoreMap) -> SpeechRecognizer:
+    if settings.asr.engine is SpeechEngine.SCRIPTED:
+        from duolog.adapters.scripted_asr import ScriptedRecognizer  # noqa: PLC0415
+
+        return ScriptedRecognizer()
+    from duolog.adapters.faster_whisper_asr import FasterWhisperRecognizer  # noqa: PLC0415
+
+    folder = settings.asr.model or store.path(store.manifest.profile(settings.profile).asr)
+    return FasterWhisperRecognizer(folder, threads=settings.asr.threads, cores=frozenset(cores.asr))
+
+
+def _vad(settings: Settings) -> VoiceActivityDetectorFactory:
+    if settings.vad.engine is SpeechEngine.SCRIPTED:
+        from duolog.adapters.scripted_vad import ScriptedVad  # noqa: PLC0415
+
+        return ScriptedVad
+    from duolog.adapters.silero_vad import SileroVad  # noqa: PLC0415
+
+    return SileroVad()
+
+
+def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
+    llm = settings.llm
+    if llm.engine is LlmEngine.SCRIPTED:
+        from duolog.adapters.scripted_llm import ScriptedLanguageModel  # noqa: PLC0415
+
+        return ScriptedLanguageModel()
+    own = settings.starts_vllm
+    return OpenAILanguageModel(
+        OpenAIOptions(
+            base_url=settings.llm_url,
+            model=settings.llm_model,
+            dialect=Dialect.VLLM if own else Dialect.OPENAI,
+            api_key=llm.api_key,
+            context_tokens=None if own else llm.max_model_len,
+            tokenizer_dir=_tokenizer_dir(settings, store) if own else None,
+            send_priority=own,
+            connect_timeout_s=llm.connect_timeout_s,
+            first_token_timeout_s=llm.first_token_timeout_s,
+            inter_token_timeout_s=llm.token_timeout_s,
+        )
+    )
+
+
+def _tokenizer_dir(settings: Settings, store: ModelStore) -> Path | None:
+    if settings.llm.model is not None:
+        folder = Path(settings.llm.model)
+        return folder if folder.is_dir() else None
+    return store.path(store.manifest.profile(settings.profile).llm)
+
+
+def _synthesizer(settings: Settings, store: ModelStore, cores: CoreMap) -> SpeechSynthesizer:
+    if settings.tts.engine is SpeechEngine.SCRIPTED:
+        from duolog.adapters.scripted_tts import ScriptedSynthesizer  # noqa: PLC0415
+        from duolog.ports.tts import Voice  # noqa: PLC0415
+
+        return ScriptedSynthesizer((Voice("joe", ("en", "zh"), 24_000, has_word_timings=True),))
+    from duolog.adapters.coqui_tts import CoquiSynthesizer  # noqa: PLC0415
+
+    embedded = store.manifest.profile(settings.profile).tts
+    voices = {embedded: store.path(embedded), **settings.tts.voices}
+    return CoquiSynthesizer(
+        voices, threads=settings.tts.threads, cores=frozenset(cores.tts), use_onnx=settings.tts.onnx
+    )
+
+
+def _session_store(settings: Settings) -> SessionStore:
+    return RedisSessionStore(RedisOptions(settings.store_url, ttl_s=int(settings.store.session_ttl_s)))
