@@ -33,6 +33,7 @@ async function onPage(browser, options, story, { hash = '', context = {} } = {})
   /** @type {string[]} */
   const errors = [];
   page.on('pageerror', (error) => errors.push(error.message));
+  page.on('console', (line) => line.text().includes('Content Security Policy') && errors.push(line.text()));
   try {
     await page.goto(url + hash);
     await page.waitForSelector('.persona');
@@ -262,6 +263,16 @@ describe('the page without a microphone', { skip: skipReason(), concurrency: fal
       await page.close();
       await server.stop();
     }
+  });
+
+  test('a wrong key is told when the call is refused', async () => {
+    await onPage(browser, {}, async (page, server) => {
+      server.options.key = 'sesame';
+      await page.click('#call-button');
+      await page.getByRole('button', { name: 'Type instead' }).click();
+      await noticeSays(page, 'The server wants a valid key');
+      assert.equal((await snapshot(page)).phase, 'ended');
+    });
   });
 
   test('a key in the address is used and taken out of it', async () => {

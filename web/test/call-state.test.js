@@ -93,6 +93,15 @@ test('a full server and a refused key end the call, a failed answer does not', (
   assert.equal(late.fault, null);
 });
 
+test('before the session stands an error refuses the call; a resumed one is tried again', () => {
+  const error = message('error', { error: { code: 'server_error', message: 'm' } });
+  const first = after({ kind: 'start' }, { kind: 'connect' }, error);
+  assert.deepEqual([first.phase, first.fault?.kind, first.fault?.detail], ['ended', 'refused', 'm']);
+  const full = message('error', { error: { code: 'session_limit_reached', message: 'm' } });
+  const again = after(...LIVE, { kind: 'retryAt', atMs: 5 }, { kind: 'connect' }, full);
+  assert.equal(again.phase, 'connecting');
+});
+
 test('unknown events and odd fields change nothing', () => {
   const state = after(...LIVE);
   assert.equal(reduce(state, message('duolog.future', { x: 1 })), state);
@@ -110,8 +119,11 @@ test('faults are told apart', () => {
   assert.equal(httpFault(503, '', '', 5)?.retryAfterS, 5);
   assert.equal(httpFault(503, '', 'not_ready', null)?.kind, 'warming');
   assert.equal(httpFault(426, '', '', null), null);
+  assert.equal(httpFault(403, '', '', null)?.kind, 'refused');
   assert.equal(closeFault(1013, '')?.kind, 'full');
+  assert.equal(closeFault(1008, '')?.kind, 'refused');
   assert.equal(closeFault(1006, ''), null);
+  assert.equal(errorFault({ code: 'session_expired', message: '', retryAfterS: null })?.kind, 'expired');
   assert.equal(errorFault({ code: 'invalid_api_key', message: '', retryAfterS: null })?.kind, 'keyRefused');
   assert.deepEqual(readiness({ ready: false, parts: { llm: { ready: false, detail: 'loading' } } }).parts, [
     { name: 'llm', ready: false, detail: 'loading' },

@@ -16,6 +16,10 @@ const WEB_ROOT = fileURLToPath(new URL('..', import.meta.url));
 const TYPES = new Map([
   ['.html', 'text/html'], ['.js', 'text/javascript'], ['.css', 'text/css'], ['.svg', 'image/svg+xml'],
 ]);
+/** As strict as the real server's. */
+const POLICY =
+  "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self' " +
+  "ws://127.0.0.1:*; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const OUTPUT_RATE_HZ = 24_000;
 const FRAME_MS = 20;
 const LOUD = 400;
@@ -57,6 +61,7 @@ export class FakeCall {
   #samples = 0;
   #lastVoiced = 0;
   #turn = 0;
+  /** @type {Map<number, { text: string, seconds: number }>} */ #answers = new Map();
   /** @type {number} */ #answerSeconds;
 
   /**
@@ -114,6 +119,7 @@ export class FakeCall {
   answer(text, seconds, userItem) {
     this.generation += 1;
     const { generation } = this;
+    this.#answers.set(generation, { text, seconds });
     const ids = { response_id: `resp_${generation}`, item_id: `item_a${generation}` };
     const places = { ...ids, output_index: 0, content_index: 0 };
     this.send({ type: 'response.created', response: { id: ids.response_id, status: 'in_progress' } });
@@ -221,12 +227,21 @@ export class FakeCall {
 
   /** @param {WireMessage} report */
   #heard(report) {
-    const played = Number(report['played_samples']) / (this.#answerSeconds * OUTPUT_RATE_HZ);
-    const words = ANSWER.split(' ');
+    const answer = this.#answers.get(Number(report['generation']));
+    if (!answer) return;
+    const played = Number(report['played_samples']) / (answer.seconds * OUTPUT_RATE_HZ);
+    const words = answer.text.split(' ');
     const heard_text = words.slice(0, Math.floor(words.length * played)).join(' ');
     const item_id = `item_a${report['generation']}`;
     this.send({ type: 'duolog.playout.heard', item_id, heard_text, played_ms: 0, approximate: false });
   }
+}
+
+/** @param {import('ws').WebSocket} client */
+function refuseKey(client) {
+  const error = { type: 'invalid_request_error', code: 'invalid_api_key', message: 'The API key is missing or wrong.' };
+  client.send(JSON.stringify({ type: 'error', event_id: 'event_1', error }));
+  client.close(1008);
 }
 
 export class FakeServer {
@@ -241,7 +256,7 @@ export class FakeServer {
     this.#http.on('upgrade', (request, socket, head) => {
       const offered = request.headers['sec-websocket-protocol'] ?? '';
       if (this.options.key && !offered.includes(`openai-insecure-api-key.${this.options.key}`)) {
-        socket.end('HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n');
+        this.#sockets.handleUpgrade(request, socket, head, refuseKey);
         return;
       }
       this.#sockets.handleUpgrade(request, socket, head, (client) => this.#called(client, request.url ?? '/'));
@@ -273,7 +288,8 @@ export class FakeServer {
   #called(client, path) {
     const call = new FakeCall(client, new URL(path, 'http://127.0.0.1'), this.options.answerSeconds ?? 3);
     if (this.options.full) {
-      const error = { type: 'server_error', code: 'server_full', message: 'All 4 lines are in use.', retry_after_s: 30 };
+      const message = 'All 4 lines are in use. Try again in 30 s.';
+      const error = { type: 'server_error', code: 'session_limit_reached', message, retry_after_s: 30 };
       call.send({ type: 'error', error });
       client.close(1013);
       return;
@@ -310,7 +326,8 @@ export class FakeServer {
     const file = normalize(path === '/' ? 'index.html' : path.slice(1));
     const type = TYPES.get(extname(file));
     const bytes = type && !file.startsWith('..') ? await readFile(join(WEB_ROOT, file)).catch(() => null) : null;
-    response.writeHead(bytes ? 200 : 404, { 'Content-Type': type ?? 'text/plain' }).end(bytes);
+    const headers = { 'Content-Type': type ?? 'text/plain', 'Content-Security-Policy': POLICY };
+    response.writeHead(bytes ? 200 : 404, headers).end(bytes);
   }
 }
 

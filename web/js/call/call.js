@@ -297,7 +297,8 @@ export class Call {
     }
     const fault = closeFault(code, reason) ?? (opened ? null : await refusalReason(this.#request, this.key));
     if (this.#void(epoch)) return;
-    if (fault && fault.kind !== 'warming') this.dispatch({ kind: 'fault', fault });
+    const comesBack = fault === null || fault.kind === 'warming' || (fault.kind === 'full' && this.state.sessionId !== null);
+    if (!comesBack) this.dispatch({ kind: 'fault', fault });
     else this.#callAgain(epoch);
   }
 

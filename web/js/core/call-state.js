@@ -137,6 +137,20 @@ function faulted(state, fault) {
 }
 
 /**
+ * The server's complaint. Before the session stands it is about the call itself; a call that is to go on after a broken
+ * line is tried again, full or not: its own old line may still be counted.
+ *
+ * @param {CallState} state
+ * @param {Fault} fault
+ * @returns {CallState}
+ */
+function refused(state, fault) {
+  if (state.phase !== 'connecting') return faulted(state, fault);
+  if (state.sessionId !== null && fault.kind !== 'keyRefused') return { ...state, fault };
+  return faulted(state, fault.kind === 'answerFailed' ? { ...fault, kind: 'refused' } : fault);
+}
+
+/**
  * @param {CallState} state
  * @param {number} generation
  * @returns {CallState}
@@ -201,7 +215,7 @@ const HANDLERS = {
       message: textAt(message, 'error', 'message'),
       retryAfterS: numberAt(message, 'error', 'retry_after_s'),
     });
-    return fault ? faulted(state, fault) : state;
+    return fault ? refused(state, fault) : state;
   },
 };
 

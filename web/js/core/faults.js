@@ -2,7 +2,7 @@
 
 /**
  * @typedef {'unsupported' | 'insecure' | 'microphoneRefused' | 'microphoneMissing' | 'microphoneBusy'
- *   | 'microphoneLost' | 'warming' | 'full' | 'keyRefused' | 'gone' | 'refused' | 'audioInterrupted'
+ *   | 'microphoneLost' | 'warming' | 'full' | 'keyRefused' | 'gone' | 'refused' | 'expired' | 'audioInterrupted'
  *   | 'answerFailed'} FaultKind
  */
 
@@ -17,14 +17,17 @@
 /** @typedef {{ name: string, ready: boolean, detail: string }} ReadyPart */
 
 const FULL_CODES = new Set([
-  'server_full', 'overloaded', 'too_many_calls', 'capacity', 'rate_limit_exceeded', 'insufficient_quota',
+  'session_limit_reached', 'server_overloaded', 'server_full', 'overloaded', 'too_many_calls', 'capacity', 'rate_limit_exceeded', 'insufficient_quota',
 ]);
 const KEY_CODES = new Set(['invalid_api_key', 'missing_api_key', 'unauthorized', 'authentication_error']);
 const WARMING_CODES = new Set(['not_ready', 'warming', 'warming_up']);
 /** Answers to something that a person did a moment too late: nothing to tell. */
 const HARMLESS_CODES = new Set([
   'response_cancel_not_active', 'conversation_already_has_active_response', 'input_audio_buffer_commit_empty',
+  // The closing line that follows says it.
+  'server_shutting_down',
 ]);
+const POLICY_VIOLATION = 1008;
 const TRY_AGAIN_LATER = 1013;
 
 /**
@@ -47,6 +50,7 @@ export function errorFault({ code, message, retryAfterS }) {
   if (HARMLESS_CODES.has(code)) return null;
   if (FULL_CODES.has(code)) return { kind: 'full', detail: message, code, retryAfterS };
   if (KEY_CODES.has(code)) return { kind: 'keyRefused', detail: message, code };
+  if (code === 'session_expired') return { kind: 'expired', detail: message, code };
   if (WARMING_CODES.has(code)) return { kind: 'warming', detail: message, code };
   return { kind: 'answerFailed', detail: message, code };
 }
@@ -62,7 +66,8 @@ export function errorFault({ code, message, retryAfterS }) {
  * @returns {Fault | null}
  */
 export function httpFault(status, message, code, retryAfterS) {
-  if (status === 401 || status === 403) return { kind: 'keyRefused', detail: message, code };
+  if (status === 401) return { kind: 'keyRefused', detail: message, code };
+  if (status === 403) return { kind: 'refused', detail: message, code };
   if (status === 429 || status === 503) {
     return { kind: WARMING_CODES.has(code) ? 'warming' : 'full', detail: message, code, retryAfterS };
   }
@@ -76,7 +81,7 @@ export function httpFault(status, message, code, retryAfterS) {
  */
 export function closeFault(closeCode, reason) {
   if (closeCode === TRY_AGAIN_LATER) return { kind: 'full', detail: reason };
-  if (closeCode === 1008 || closeCode === 4401 || closeCode === 3000) return { kind: 'keyRefused', detail: reason };
+  if (closeCode === POLICY_VIOLATION) return { kind: 'refused', detail: reason };
   return null;
 }
 
@@ -86,7 +91,7 @@ export function closeFault(closeCode, reason) {
  * @param {Fault} fault
  */
 export function endsCall(fault) {
-  return ['full', 'keyRefused', 'refused', 'unsupported', 'insecure'].includes(fault.kind);
+  return ['full', 'keyRefused', 'refused', 'expired', 'unsupported', 'insecure'].includes(fault.kind);
 }
 
 /**

@@ -106,6 +106,8 @@ export const en = {
   faultGoneForGood: 'It was tried for several minutes. Check that the server is running, then call again.',
   faultRefused: 'The server refused the call',
   faultRefusedHelp: 'Its reason is below.',
+  faultExpired: 'The server has ended the call',
+  faultExpiredHelp: 'It was silent for too long, or has reached the longest time a call may take. Start a new one.',
   faultAudioInterrupted: 'The system took the sound away',
   faultAudioInterruptedHelp: 'A phone call or another app has it. Resume when you are back.',
   faultAnswerFailed: 'That answer failed',

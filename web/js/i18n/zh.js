@@ -107,6 +107,8 @@ export const zh = {
   faultGoneForGood: '已尝试数分钟。请确认服务器正在运行，然后再次通话。',
   faultRefused: '服务器拒绝了通话',
   faultRefusedHelp: '原因见下。',
+  faultExpired: '服务器结束了通话',
+  faultExpiredHelp: '通话静默过久，或已达到最长时限。请重新开始。',
   faultAudioInterrupted: '系统收回了声音',
   faultAudioInterruptedHelp: '电话或其他应用正在使用声音。回来后请恢复。',
   faultAnswerFailed: '这次回答失败了',

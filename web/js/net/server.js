@@ -44,11 +44,14 @@ export function callUrl({ persona, sessionId, greeting }) {
 }
 
 /**
+ * A key is always offered, if only a made-up one: browsers hide the HTTP status of a refused upgrade, so the server tells
+ * the reason over an opened socket to those that offered a key.
+ *
  * @param {string} key
  * @returns {string[]}
  */
 export function subprotocols(key) {
-  return key ? ['realtime', `openai-insecure-api-key.${key}`] : ['realtime'];
+  return ['realtime', `openai-insecure-api-key.${key || 'none'}`];
 }
 
 /** @param {string} key */

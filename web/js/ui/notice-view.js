@@ -74,7 +74,7 @@ export class NoticeView {
     const close = makeButton(say('dismiss'), dismiss);
     if (kind.startsWith('microphone') && kind !== 'microphoneLost') return [again, typing];
     if (kind === 'insecure') return [typing];
-    if (kind === 'full' || kind === 'refused') return [again];
+    if (kind === 'full' || kind === 'refused' || kind === 'expired') return [again];
     if (kind === 'gone') {
       return [state.phase === 'reconnecting' ? makeButton(say('retryNow'), retryNow, 'tool strong') : again];
     }
