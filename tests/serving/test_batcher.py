@@ -345,7 +345,7 @@ async def test_an_abort_between_two_pulls_is_not_lost() -> None:
     check_books(batcher, finished=1, aborted=1)
 
 
-async def test_a_thousand_requests_with_random_fates_leave_nothing_behind() -> None:
+async def test_three_hundred_requests_with_random_fates_leave_nothing_behind() -> None:
     engine = Engine(two_words)
     batcher = Batcher(engine, Gate(7, period_s=0.3), BatcherOptions(queue_timeout_s=4.0))
 
@@ -359,10 +359,10 @@ async def test_a_thousand_requests_with_random_fates_leave_nothing_behind() -> N
                 return
 
     async with anyio.create_task_group() as tasks:
-        for number in range(1000):
+        for number in range(300):
             tasks.start_soon(one, number)
     assert engine.running == 0
     snapshot = batcher.snapshot()
-    assert snapshot.arrived == sum(snapshot.ended.values()) == 1000
+    assert snapshot.arrived == sum(snapshot.ended.values()) == 300
     assert snapshot.ended[Outcome.FINISHED] > 0
     assert snapshot.ended[Outcome.ABORTED] > 0

@@ -194,10 +194,10 @@ class Batcher:
             wake_at = give_up_at if self._look_again_at is None else min(give_up_at, self._look_again_at)
             with anyio.move_on_after(wake_at - anyio.current_time()) as waiting:
                 await ticket.wake.wait()
-            if waiting.cancelled_caught:
-                self._ask_policy()
-            else:
+            if not waiting.cancelled_caught:
                 ticket.wake = anyio.Event()
+            elif self._look_again_at is not None and anyio.current_time() >= self._look_again_at:
+                self._ask_policy()
         return ticket.admitted_at - ticket.queued.arrived_at
 
     async def _next_value(
@@ -244,11 +244,12 @@ class Batcher:
                 ticket.wake.set()
         for number in decision.admit:
             self._admit(number, now)
-        look_again_at = decision.look_again_at
-        if look_again_at is not None:
-            look_again_at = max(look_again_at, now + _SHORTEST_WAIT_S)
-        if look_again_at != self._look_again_at:
-            self._look_again_at = look_again_at
+        self._look_again(decision.look_again_at, now)
+
+    def _look_again(self, at: float | None, now: float) -> None:
+        """Remember when to ask again. Waiters sleep no longer than that: they are woken only for an earlier time."""
+        before, self._look_again_at = self._look_again_at, None if at is None else max(at, now + _SHORTEST_WAIT_S)
+        if self._look_again_at is not None and (before is None or self._look_again_at < before):
             for ticket in self._queue.values():
                 ticket.wake.set()
 
