@@ -30,7 +30,7 @@ const call = new Call(() => {
   drawn = false;
 });
 const captions = new CaptionsView();
-const overlay = new OverlayView(exportJson);
+const overlay = new OverlayView(exportJson, show);
 const notice = new NoticeView({
   start,
   retryNow: () => call.retryNow(),

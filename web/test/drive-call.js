@@ -74,6 +74,7 @@ async function main() {
     await page.click('#call-button');
     const record = await waitFor(page, heardInFull, Number(seconds) * 1000);
     await page.click('#overlay-toggle');
+    await page.locator('.waterfall').first().waitFor({ timeout: 5000 }).catch(() => null);
     const drawings = await page.locator('.waterfall').count();
     if (screenshot) await page.screenshot({ path: screenshot });
     const checks = { ...seen(record), overlay: drawings > 0, noPageErrors: pageErrors.length === 0 };

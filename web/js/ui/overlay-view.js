@@ -19,9 +19,14 @@ export class OverlayView {
   #toggle = byId('overlay-toggle', HTMLButtonElement);
   #figure = byId('latency-figure', HTMLElement);
   #shown = '';
+  /** @type {() => void} */ #onOpen;
 
-  /** @param {() => void} onExport */
-  constructor(onExport) {
+  /**
+   * @param {() => void} onExport
+   * @param {() => void} onOpen it wants to be shown anew
+   */
+  constructor(onExport, onOpen) {
+    this.#onOpen = onOpen;
     this.#toggle.onclick = () => this.open(this.#aside.hidden);
     byId('overlay-close', HTMLButtonElement).onclick = () => this.open(false);
     byId('export', HTMLButtonElement).onclick = onExport;
@@ -38,6 +43,7 @@ export class OverlayView {
     document.body.dataset['overlay'] = open ? 'open' : 'closed';
     (open ? byId('overlay-close', HTMLButtonElement) : this.#toggle).focus();
     this.#shown = '';
+    this.#onOpen();
   }
 
   /**
