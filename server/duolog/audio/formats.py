@@ -16,7 +16,7 @@ def pcm16_from_bytes(payload: bytes) -> NDArray[np.int16]:
     """Samples of 16-bit little-endian mono audio. Raises OddByteCount."""
     if len(payload) % 2:
         raise OddByteCount(f"{len(payload)} bytes are no whole number of 16-bit samples")
-    return np.frombuffer(payload, dtype="<i2").astype(np.int16, copy=False)
+    return np.asarray(np.frombuffer(payload, dtype="<i2"), dtype=np.int16)
 
 
 def float_to_int16(samples: NDArray[np.float32]) -> NDArray[np.int16]:
@@ -64,7 +64,7 @@ def _nearest(table: NDArray[np.int16]) -> NDArray[np.uint8]:
     samples = np.arange(65_536, dtype=np.uint16).view(np.int16).astype(np.int32)
     above = np.clip(np.searchsorted(values, samples), 1, len(values) - 1)
     closer_below = samples - values[above - 1] <= values[above] - samples
-    return order[np.where(closer_below, above - 1, above)].astype(np.uint8)
+    return np.asarray(order[np.where(closer_below, above - 1, above)], dtype=np.uint8)
 
 
 _ULAW_TO_PCM = _ulaw_table()
