@@ -12,6 +12,9 @@ import { parseArgs } from 'node:util';
 
 import { launch } from './chromium.js';
 
+/** The overlay has slid in. */
+const SETTLED_MS = 600;
+
 /** @typedef {ReturnType<typeof import('../js/core/call-record.js').callRecord>} CallRecord */
 
 /**
@@ -76,6 +79,7 @@ async function main() {
     await page.click('#overlay-toggle');
     await page.locator('.waterfall').first().waitFor({ timeout: 5000 }).catch(() => null);
     const drawings = await page.locator('.waterfall').count();
+    await page.waitForTimeout(SETTLED_MS);
     if (screenshot) await page.screenshot({ path: screenshot });
     const checks = { ...seen(record), overlay: drawings > 0, noPageErrors: pageErrors.length === 0 };
     await writeFile(out, JSON.stringify({ checks, pageErrors, ...record }, null, 2));
