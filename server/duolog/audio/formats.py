@@ -16,13 +16,13 @@ def pcm16_from_bytes(payload: bytes) -> NDArray[np.int16]:
     """Samples of 16-bit little-endian mono audio. Raises OddByteCount."""
     if len(payload) % 2:
         raise OddByteCount(f"{len(payload)} bytes are no whole number of 16-bit samples")
-    return np.asarray(np.frombuffer(payload, dtype="<i2"), dtype=np.int16)
+    return np.frombuffer(payload, dtype="<i2").astype(np.int16, copy=False)
 
 
 def float_to_int16(samples: NDArray[np.float32]) -> NDArray[np.int16]:
     """Samples from -1…1 as int16; louder ones are clipped."""
     scaled = np.clip(samples, -1.0, 1.0) * INT16_SCALE
-    return np.rint(scaled).astype(np.int16)
+    return np.round(scaled).astype(np.int16)
 
 
 def ulaw_decode(payload: bytes) -> NDArray[np.int16]:
