@@ -9,9 +9,11 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import FrameType
 
 import anyio
 import structlog
+import uvicorn
 from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
@@ -19,8 +21,10 @@ from duolog.building import Adapters, build_adapters
 from duolog.health import Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError
+from duolog.realtime.drain import Drain
 from duolog.realtime.ports import AppPorts, ClientOptions, PartHealth, PersonaSummary, WireLimits
 from duolog.realtime.routes import build_app
+from duolog.realtime.server import server_config
 from duolog.serving.batcher import Batcher, BatcherOptions
 from duolog.serving.policies import DirectPolicy
 from duolog.serving.recognizer import Recognizer
@@ -37,6 +41,8 @@ log = structlog.get_logger(__name__)
 WEB_DIR = Path(__file__).resolve().parents[2] / "web"
 RETRY_S = 1.0
 """Between two tries to warm up an engine that is not there yet."""
+GOODBYE_S = 3.0
+"""Open calls get this long to be told that the server ends."""
 PROBE_S = 10.0
 """Between two looks at the LLM server and the store."""
 
@@ -73,6 +79,16 @@ class Application:
         self._switchboard: Switchboard | None = None
         self._clock = SystemClock()
 
+        server = settings.server
+        self.limits = WireLimits(
+            max_message_bytes=server.max_frame_bytes,
+            max_call_s=server.max_call_s,
+            idle_call_s=server.idle_call_s,
+            send_timeout_s=server.send_timeout_s,
+            ping_interval_s=server.ping_interval_s,
+        )
+        self.drain = Drain()
+
     def starlette(self) -> Starlette:
         """The ASGI application around it."""
         server = self._settings.server
@@ -87,13 +103,8 @@ class Application:
             clock=self._clock,
             api_keys=server.api_keys,
             allowed_origins=server.allowed_origins,
-            limits=WireLimits(
-                max_message_bytes=server.max_frame_bytes,
-                max_call_s=server.max_call_s,
-                idle_call_s=server.idle_call_s,
-                send_timeout_s=server.send_timeout_s,
-                ping_interval_s=server.ping_interval_s,
-            ),
+            limits=self.limits,
+            drain=self.drain,
         )
         return build_app(ports, self._lifespan)
 
@@ -221,3 +232,46 @@ class Application:
 def create_app(settings: Settings) -> Starlette:
     """Build everything from the settings. Raises ConfigurationError, ModelMissing."""
     return Application(settings).starlette()
+
+
+async def serve(settings: Settings) -> None:
+    """Run the server until SIGINT or SIGTERM; open calls are told goodbye first.
+
+    Raises ConfigurationError, ModelMissing.
+    """
+    application = Application(settings)
+    server = settings.server
+    config = server_config(
+        application.starlette(),
+        application.limits,
+        host=server.host,
+        port=server.port,
+        tls_cert=server.tls_cert,
+        tls_key=server.tls_key,
+    )
+    uvicorn_server = _Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_say_goodbye, uvicorn_server, application.drain)
+        await uvicorn_server.serve()
+        tasks.cancel_scope.cancel()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, whose first signal begins a goodbye instead of an end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.asked_to_end = anyio.Event()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.asked_to_end.is_set():
+            super().handle_exit(sig, frame)
+        self.asked_to_end.set()
+
+
+async def _say_goodbye(server: _Server, drain: Drain) -> None:
+    await server.asked_to_end.wait()
+    drain.begin("The server is shutting down; call again in a moment.")
+    with anyio.move_on_after(GOODBYE_S):
+        await drain.wait_idle()
+    server.should_exit = True

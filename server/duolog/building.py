@@ -63,7 +63,7 @@ def _vad(settings: Settings) -> VoiceActivityDetectorFactory:
         return ScriptedVad
     from duolog.adapters.silero_vad import SileroVad  # noqa: PLC0415
 
-    return SileroVad()
+    return SileroVad
 
 
 def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:

@@ -62,7 +62,7 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="PEM key of the certificate.")] = None,
 ) -> None:
     """Run the server alone: the LLM server and the store are elsewhere, or come later."""
-    import uvicorn  # noqa: PLC0415
+    import anyio  # noqa: PLC0415
 
     from duolog.telemetry.logs import configure_logs  # noqa: PLC0415
 
@@ -70,22 +70,7 @@ def serve(
     settings = _settings(config, {name: str(value) for name, value in given.items() if value is not None})
     json = settings.logging.format == "json" or (settings.logging.format == "auto" and not sys.stderr.isatty())
     configure_logs(settings.logging.level, json=json, pii=settings.logging.pii)
-    create_app = import_module("duolog.app").create_app
-    server = settings.server
-    uvicorn.run(
-        create_app(settings),
-        host=server.host,
-        port=server.port,
-        ssl_certfile=server.tls_cert,
-        ssl_keyfile=server.tls_key,
-        ws_max_size=server.max_frame_bytes,
-        ws_ping_interval=server.ping_interval_s,
-        ws_per_message_deflate=False,  # speech does not compress; trying costs a core
-        access_log=False,
-        server_header=False,
-        log_config=None,
-        timeout_graceful_shutdown=5,
-    )
+    anyio.run(import_module("duolog.app").serve, settings, backend_options={"use_uvloop": True})
 
 
 @app.command(context_settings=PASS_ON, add_help_option=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import av
 import numpy as np
 import soundfile
-import soxr  # type: ignore[import-untyped]
+import soxr
 from av.error import FFmpegError
 from numpy.typing import NDArray
 
