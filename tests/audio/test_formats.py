@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -65,6 +65,7 @@ def test_every_g711_code_comes_back_to_its_sample(
     assert decode(encode(samples)).tolist() == samples.tolist()
 
 
+@settings(deadline=None)
 @given(SAMPLES)
 def test_g711_is_off_by_at_most_a_step(samples: NDArray[np.int16]) -> None:
     wide = samples.astype(np.int32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -25,6 +25,7 @@ def chunks_of(samples: NDArray[np.float32], sizes: list[int]) -> list[NDArray[np
     return np.split(samples, np.cumsum(sizes)[:-1]) if sizes else []
 
 
+@settings(deadline=None)
 @given(SIZES, st.integers(1, 512))
 def test_windows_are_exact_and_nothing_is_lost(sizes: list[int], window: int) -> None:
     stream = np.arange(sum(sizes), dtype=np.float32)
@@ -41,6 +42,7 @@ def test_a_window_without_samples_is_refused() -> None:
         Framer(0)
 
 
+@settings(deadline=None)
 @given(SIZES)
 def test_resampling_does_not_depend_on_the_chunks(sizes: list[int]) -> None:
     stream = tone(sum(sizes), 24_000)

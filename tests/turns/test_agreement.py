@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duolog.turns.agreement import StableWords
@@ -72,6 +72,7 @@ def test_nothing_heard_says_nothing() -> None:
     assert stable.push("") == stable.push(" ... ") == stable.settle("") == stable.text == ""
 
 
+@settings(deadline=None)
 @given(st.lists(TEXTS, max_size=8))
 def test_what_was_said_is_never_taken_back(hypotheses: list[str]) -> None:
     stable, said = StableWords(), ""
@@ -80,6 +81,7 @@ def test_what_was_said_is_never_taken_back(hypotheses: list[str]) -> None:
         assert stable.text == said
 
 
+@settings(deadline=None)
 @given(st.lists(TEXTS, max_size=8))
 def test_a_word_is_said_only_if_the_newest_two_hypotheses_hold_it(hypotheses: list[str]) -> None:
     stable, previous = StableWords(), ""
@@ -90,6 +92,7 @@ def test_a_word_is_said_only_if_the_newest_two_hypotheses_hold_it(hypotheses: li
         previous = hypothesis
 
 
+@settings(deadline=None)
 @given(TEXTS, st.data())
 def test_a_recogniser_that_never_changes_its_mind_is_followed_exactly(text: str, data: st.DataObject) -> None:
     words, stable = words_of(text), StableWords()
@@ -98,6 +101,7 @@ def test_a_recogniser_that_never_changes_its_mind_is_followed_exactly(text: str,
         assert keys(stable.text) == [word.key for word in words][: len(keys(stable.text))]
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_words_hold_the_whole_text(text: str) -> None:
     assert "".join(word.surface for word in words_of(text)) == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duolog.turns.hallucination import DropReason, Evidence, judge
@@ -52,6 +52,7 @@ def test_a_certain_yes_passes_a_high_no_speech_probability() -> None:
     assert judge(replace(GOOD, text="Yes.", voiced_ms=200, no_speech_prob=0.85, mean_logprob=-0.3)) is None
 
 
+@settings(deadline=None)
 @given(st.floats(-5, 0), st.floats(0, 1), st.floats(0, 9), st.integers(0, 5_000))
 def test_an_empty_text_is_never_dropped(logprob: float, no_speech: float, ratio: float, voiced_ms: int) -> None:
     assert judge(Evidence("", voiced_ms, 1.0, logprob, no_speech, ratio)) is None

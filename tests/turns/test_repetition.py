@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duolog.turns.repetition import ends_in_repeat, longest_run, without_repeated_end
@@ -49,6 +49,7 @@ def test_the_longest_run(text: str, run: int) -> None:
     assert longest_run(text) == run
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), st.integers(2, 5))
 def test_a_phrase_said_over_is_always_seen(phrase: list[str], times: int) -> None:
     text = " ".join(phrase * times)
