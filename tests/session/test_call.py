@@ -218,6 +218,7 @@ async def test_cough_over_the_bot_does_not_stop_it() -> None:
         await caller.wait_for_state("listening")
     assert caller.of(PlayoutFlush) == []
     assert caller.answers() == [LONG]
+    assert [event.state for event in caller.of(StateChanged)][-4:] == ["speaking", "hearing", "speaking", "listening"]
     assert len(caller.of(SpeechStarted)) == 1, "clients stop playing on it, so a cough must not send it"
 
 
@@ -286,6 +287,17 @@ async def test_cancel_stops_the_answer_and_refuses_when_idle() -> None:
         await caller.pause(1.0)
         assert len(caller.of(AudioDelta)) == audio
     assert w.llm.running == 0
+
+
+async def test_new_answer_may_be_asked_for_right_after_a_cancel() -> None:
+    async with world(lines={"Hi": Line("Hello yourself."), "*": Line(LONG)}) as w, w.call() as caller:
+        caller.call.create_response(ResponseOptions())
+        await caller.wait_for(AudioDelta)
+        caller.call.cancel_response(None)
+        caller.call.create_item(typed("Hi"), None)
+        caller.call.create_response(ResponseOptions())
+        await caller.wait_for(ResponseDone, 2)
+    assert caller.answers()[1] == "Hello yourself."
 
 
 async def test_manual_turn_is_committed_by_the_client() -> None:

@@ -124,12 +124,12 @@ class TurnTaking:
 
     def request_answer(self, options: ResponseOptions) -> None:
         """The client asks for an answer. Raises RequestRefused while one is being made."""
-        if any(turn.answer and turn.committed.is_set() for turn in self._runner.turns()):
+        if any(turn.answer and turn.committed.is_set() and turn.end is None for turn in self._runner.turns()):
             raise RequestRefused(
                 "The conversation already has an answer in progress; wait for response.done or cancel it first.",
                 code="conversation_already_has_active_response",
             )
-        waiting = [turn for turn in self._runner.turns() if turn.committed.is_set() and turn.utterance is not None]
+        waiting = [turn for turn in self._runner.turns() if not turn.answer and turn.committed.is_set()]
         if waiting:
             waiting[-1].answer, waiting[-1].options = True, options
             return
@@ -185,10 +185,10 @@ class TurnTaking:
         self._announce_state()
 
     def _announce_state(self) -> None:
-        if self._floor.bot is Bot.SPEAKING:
+        if self._floor.user is not User.QUIET:
+            state = "hearing"  # also over the bot: a page lowers its sound until it is known whether it is a cough
+        elif self._floor.bot is Bot.SPEAKING:
             state = "speaking"
-        elif self._floor.user is not User.QUIET:
-            state = "hearing"
         else:
             state = "thinking" if self._floor.bot is Bot.THINKING else "listening"
         if state != self._announced:
