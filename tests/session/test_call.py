@@ -109,12 +109,12 @@ async def test_pause_inside_a_turn_does_not_end_it() -> None:
 
 
 async def test_history_grows_turn_by_turn() -> None:
-    async with world(script=in_order("hello", "how are you?"), lines={"*": Line("Fine, thank you.")}) as w:
-        async with w.call() as caller:
-            for number in (1, 2):
-                await caller.say(1.0)
-                await caller.wait_for(ResponseDone, number)
-                await caller.wait_for_state("listening")
+    lines = {"*": Line("Fine, thank you.")}
+    async with world(script=in_order("hello", "how are you?"), lines=lines) as w, w.call() as caller:
+        for number in (1, 2):
+            await caller.say(1.0)
+            await caller.wait_for(ResponseDone, number)
+            await caller.wait_for_state("listening")
     messages = [(message.role, message.content) for message in w.llm.requests[-1].messages]
     assert messages == [
         (Role.SYSTEM, "Be kind."),
