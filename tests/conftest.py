@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("duolog", deadline=None)  # a busy machine is no failure; timings are benchmarks
+settings.load_profile("duolog")
 
 CATEGORIES = {"pure", "session", "real", "browser"}
 ROOT = Path(__file__).resolve().parent.parent

@@ -169,3 +169,11 @@ async def test_binds_the_thread_to_its_cores() -> None:
     thread = a_thread(frozenset({core}))
     assert await thread.run(lambda stop: os.sched_getaffinity(0)) == {core}
     await thread.aclose()
+
+
+async def test_a_closed_thread_refuses_a_stream_too() -> None:
+    thread = a_thread()
+    await thread.aclose()
+    with pytest.raises(EngineUnavailable):
+        async with aclosing(thread.stream(lambda stop, emit: emit(1))) as values:
+            await anext(values)

@@ -78,8 +78,8 @@ class ModelThread:
         """
         loop = asyncio.get_running_loop()
         slots = threading.Semaphore(max_buffered)
-        send, receive = anyio.create_memory_object_stream[T](max_buffered)
-        with self._open_job() as stop, send, receive:
+        with self._open_job() as stop:
+            send, receive = anyio.create_memory_object_stream[T](max_buffered)
 
             def deliver(value: T) -> None:
                 if not stop.is_set():
@@ -94,9 +94,10 @@ class ModelThread:
             job = asyncio.wrap_future(self._executor.submit(fn, stop, emit))
             job.add_done_callback(lambda _: send.close())
             try:
-                async for value in receive:
-                    slots.release()
-                    yield value
+                with send, receive:
+                    async for value in receive:
+                        slots.release()
+                        yield value
                 await job
             finally:
                 _forget(job)
