@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
 from duolog.building import Adapters, build_adapters
-from duolog.health import Health
+from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError
 from duolog.realtime.drain import Drain
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 WEB_DIR = Path(__file__).resolve().parents[2] / "web"
 RETRY_S = 1.0
-"""Between two tries to warm up an engine that is not there yet."""
+"""Between two tries to reach an engine or the store that is not there."""
 GOODBYE_S = 3.0
 """Open calls get this long to be told that the server ends."""
 PROBE_S = 10.0
@@ -97,7 +97,7 @@ class Application:
             personas=self._summaries,
             default_persona=self._settings.personas.default,
             voices=lambda: [voice.id for voice in self._synthesizer.voices()],
-            health=lambda: {name: PartHealth(part.ready, part.detail) for name, part in self._health.parts().items()},
+            health=self._parts,
             metrics_text=lambda: metrics.exposition()[0],
             web_dir=WEB_DIR,
             clock=self._clock,
@@ -159,8 +159,9 @@ class Application:
                 await self._adapters.store.ping()
             except EngineError as error:
                 self._health.set("store", ready=False, detail=f"{error} Calls go on, but cannot be resumed.")
-            else:
-                self._health.set("store", ready=True, detail="answers")
+                await anyio.sleep(RETRY_S)
+                continue
+            self._health.set("store", ready=True, detail="answers")
             await anyio.sleep(PROBE_S)
 
     async def _export_queues(self) -> None:
@@ -205,6 +206,10 @@ class Application:
         )
         async with self._switchboard.open_call(request) as call:
             yield call
+
+    def _parts(self) -> dict[str, PartHealth]:
+        parts = self._health.parts()
+        return {name: PartHealth(part.ready, part.detail, needed=name in NEEDED) for name, part in parts.items()}
 
     def _persona(self, persona_id: str | None) -> Persona:
         return self._library.get(persona_id or self._settings.personas.default)

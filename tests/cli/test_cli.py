@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from duolog import __version__, cli
 from duolog.ports.errors import ConfigurationError
+from duolog.settings import Settings
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,17 +104,19 @@ def test_serve_hands_the_settings_to_the_server(monkeypatch: pytest.MonkeyPatch,
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     certificate.touch()
     key.touch()
-    seen: dict[str, object] = {}
+    served: list[Settings] = []
+
+    async def serve(settings: Settings) -> None:
+        served.append(settings)
+
     application = ModuleType("duolog.app")
-    application.create_app = lambda settings: settings  # type: ignore[attr-defined]
+    application.serve = serve  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "duolog.app", application)
-    monkeypatch.setattr("uvicorn.run", lambda app, **options: seen.update(options, app=app))
     monkeypatch.setattr("duolog.telemetry.logs.configure_logs", lambda *_args, **_options: None)
     monkeypatch.setenv("DUOLOG__SERVER__PORT", "8123")
 
     result = CliRunner().invoke(cli.app, ["serve", "--tls-cert", str(certificate), "--tls-key", str(key)])
 
     assert result.exit_code == 0, result.output
-    assert (seen["port"], seen["ssl_certfile"], seen["ssl_keyfile"]) == (8123, certificate, key)
-    assert seen["ws_max_size"] == 16_777_216
-    assert seen["ws_per_message_deflate"] is False
+    [settings] = served
+    assert (settings.server.port, settings.server.tls_cert, settings.server.tls_key) == (8123, certificate, key)

@@ -66,6 +66,14 @@ async def test_health_tells_the_parts_apart(house: FakeHouse) -> None:
         assert (await client.get("/readyz")).json()["ready"] is True
 
 
+async def test_what_calls_can_do_without_does_not_hold_them_up(house: FakeHouse) -> None:
+    house.parts["store"] = PartHealth(False, "is gone", needed=False)
+    async with http(house) as client:
+        ready = await client.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json()["parts"]["store"] == {"ready": False, "detail": "is gone"}
+
+
 async def test_an_ending_server_is_not_ready(house: FakeHouse) -> None:
     drain = Drain()
     drain.begin("The server restarts.")

@@ -75,10 +75,10 @@ class HttpApi:
         return JSONResponse({"status": "ok", "parts": self._parts()})
 
     async def readyz(self, _request: Request) -> Response:
-        """503 until every part is ready, and again while the server ends."""
-        parts = self._parts()
-        ready = all(part["ready"] for part in parts.values()) and not self._ports.drain.begun
-        return JSONResponse({"ready": ready, "parts": parts}, status_code=200 if ready else 503)
+        """503 until every part that calls need is ready, and again while the server ends."""
+        missing = [name for name, part in self._ports.health().items() if part.needed and not part.ready]
+        ready = not missing and not self._ports.drain.begun
+        return JSONResponse({"ready": ready, "parts": self._parts()}, status_code=200 if ready else 503)
 
     async def metrics(self, _request: Request) -> Response:
         return Response(self._ports.metrics_text(), headers={"content-type": METRICS_MEDIA_TYPE})

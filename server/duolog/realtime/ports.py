@@ -54,6 +54,8 @@ class PartHealth:
     ready: bool
     detail: str
     """One sentence: what it is, or what it waits for."""
+    needed: bool = True
+    """False: calls go on without it."""
 
 
 @dataclass(frozen=True, slots=True)
