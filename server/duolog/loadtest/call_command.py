@@ -44,9 +44,10 @@ def call(  # noqa: PLR0913, PLR0917 - the command's own arguments, one each
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.", min=1)] = 30.0,
     greeting: Annotated[bool, typer.Option(help="Hear the persona's greeting first.")] = False,
     api_key: Annotated[str | None, typer.Option(envvar="DUOLOG_API_KEY", help="Key, where the server asks.")] = None,
+    session: Annotated[str | None, typer.Option(help="Id of an earlier call's session, to go on with it.")] = None,
 ) -> None:
     """Place a real call at speaking pace; exit 1 with one sentence where no answer came."""
-    options = CallOptions(url, persona, greeting=greeting, answer_timeout_s=timeout, api_key=api_key)
+    options = CallOptions(url, persona, greeting=greeting, answer_timeout_s=timeout, api_key=api_key, resume=session)
     try:
         steps = _steps(recordings or [], typed or [], greeting=greeting)
         report = anyio.run(partial(_converse, options, steps, None if as_json else sys.stdout))

@@ -42,6 +42,8 @@ class CallOptions:
     session: Mapping[str, object] | None = None
     """Fields of a `session.update` to send first, such as `instructions`."""
     api_key: str | None = None
+    resume: str | None = None
+    """Id of a session to take up again."""
 
 
 Observer = Callable[[Message], None]
@@ -212,6 +214,8 @@ def call_url(options: CallOptions) -> str:
     if scheme not in ("ws", "wss") or not parts.netloc:
         raise CallFailed(f"{options.url!r} is no address of a server; write it like ws://127.0.0.1:8000.")
     query = {"model": options.persona, "duolog": "1"} | ({"greeting": "1"} if options.greeting else {})
+    if options.resume:
+        query["session"] = options.resume
     path = parts.path if parts.path.strip("/") else "/v1/realtime"
     return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
 

@@ -42,6 +42,10 @@ class SessionWriter:
         """Versions given up: too many waited, or the store refused them."""
         return self._dropped
 
+    def unsaved(self, session_id: str) -> StoredSession | None:
+        """The version of the session that is not in the store yet: newer than what the store has."""
+        return self._waiting.get(session_id)
+
     def submit(self, session: StoredSession) -> None:
         """Returns at once. A version of the same session that still waits is replaced, and keeps its place."""
         if session.session_id not in self._waiting and len(self._waiting) >= self._max_waiting:

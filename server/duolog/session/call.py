@@ -58,6 +58,7 @@ class Call:
         self._tasks: TaskGroup | None = None
         self._taking: TurnTaking | None = None
         self._resumed = resumed
+        self._over = anyio.Event()
 
     async def run(self, *, ready: anyio.Event, greet: bool) -> None:
         """Live until cancelled or the client stops reading. Sets `ready` once the methods may be used."""
@@ -79,6 +80,13 @@ class Call:
             self._audio_out.close()
             self._save()
             self._context.outbox.close()
+            self._over.set()
+
+    async def hang_up(self) -> None:
+        """End the call; returns when nothing of it runs and its last state has gone to the writer."""
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        await self._over.wait()
 
     @property
     def session_id(self) -> str:

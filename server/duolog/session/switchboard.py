@@ -59,15 +59,20 @@ class Switchboard:
         self._store = store
         self._options = options
         self._max_calls = max_calls
+        self._calls: dict[str, Call] = {}
         self.active = 0
 
     @asynccontextmanager
     async def open_call(self, request: CallRequest) -> AsyncGenerator[Call, None]:
-        """A running call until the block ends. Raises Overloaded at the cap."""
-        if self.active >= self._max_calls:
+        """A running call until the block ends. Raises Overloaded at the cap.
+
+        A call that resumes a session takes over from the one that still holds it: its client may have been cut off
+        long before the server notices.
+        """
+        if self.active >= self._max_calls and request.resume not in self._calls:
             metrics.CALLS_REFUSED.labels("full").inc()
             raise Overloaded(
-                f"All {self._max_calls} lines of this server are taken; try again in {RETRY_AFTER_S:g} s.",
+                f"All {self._max_calls} lines of this server are taken.",
                 retry_after_s=RETRY_AFTER_S,
             )
         self.active += 1
@@ -82,9 +87,12 @@ class Switchboard:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lambda: call.run(ready=ready, greet=request.greet))
                 await ready.wait()
+                self._calls[call.session_id] = call
                 try:
                     yield call
                 finally:
+                    if self._calls.get(call.session_id) is call:
+                        del self._calls[call.session_id]
                     tasks.cancel_scope.cancel()
         finally:
             self.active -= 1
@@ -93,6 +101,10 @@ class Switchboard:
     async def _load(self, session_id: str | None) -> StoredSession | None:
         if session_id is None:
             return None
+        if (held := self._calls.pop(session_id, None)) is not None:
+            await held.hang_up()
+        if (unsaved := self._engines.writer.unsaved(session_id)) is not None:
+            return unsaved
         try:
             with anyio.move_on_after(LOAD_TIMEOUT_S):
                 return await self._store.load(session_id)
