@@ -64,10 +64,12 @@ def serve(
     """Run the server alone: the LLM server and the store are elsewhere, or come later."""
     import anyio  # noqa: PLC0415
 
+    from duolog.processes.port_claims import PortClaim, check_ports  # noqa: PLC0415
     from duolog.telemetry.logs import configure_logs  # noqa: PLC0415
 
     given = {"DUOLOG__SERVER__TLS_CERT": tls_cert, "DUOLOG__SERVER__TLS_KEY": tls_key}
     settings = _settings(config, {name: str(value) for name, value in given.items() if value is not None})
+    check_ports([PortClaim("server.port", settings.server.host, settings.server.port)])
     json = settings.logging.format == "json" or (settings.logging.format == "auto" and not sys.stderr.isatty())
     configure_logs(settings.logging.level, json=json, pii=settings.logging.pii)
     anyio.run(import_module("duolog.app").serve, settings, backend_options={"use_uvloop": True})
