@@ -131,6 +131,8 @@ class RealtimeEndpoint:
         except Overloaded as error:
             message = f"{error} Try again in {error.retry_after_s:.0f} s."
             full = error_json(message, code="session_limit_reached", kind="server_error")
+            if admission.options.extensions:
+                full["error"]["retry_after_s"] = error.retry_after_s
             await self._refuse(socket, full, TRY_AGAIN_LATER)
         except WebSocketDisconnect:
             log.info("client left during the handshake")

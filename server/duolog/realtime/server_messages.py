@@ -184,6 +184,8 @@ class ErrorJson(TypedDict):
     message: str
     param: str | None
     event_id: str | None
+    retry_after_s: NotRequired[float]
+    """Extension: when to try again, where the server is full."""
 
 
 class TranscriptionErrorJson(TypedDict):
