@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.services import ValkeyServer, VllmServer, running_valkey, running_vllm
 
 settings.register_profile("duolog", deadline=None)  # a busy machine is no failure; timings are benchmarks
 settings.load_profile("duolog")
@@ -30,3 +32,17 @@ def corpus() -> Path:
     if not (CORPUS / "corpus.jsonl").exists():
         pytest.skip(f"the recorded speech corpus is not at {CORPUS.name}/ beside the project; set DUOLOG_CORPUS")
     return CORPUS
+
+
+@pytest.fixture(scope="session")
+def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyServer]:
+    """A real Valkey for the whole run; who stops or pauses one starts an own."""
+    with running_valkey(tmp_path_factory.mktemp("valkey")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A real vLLM with the tiny model, for the whole run."""
+    with running_vllm(tmp_path_factory.mktemp("vllm")) as server:
+        yield server

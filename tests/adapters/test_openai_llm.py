@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketStream
+from tests.llm_server import (
+    DONE,
+    LAST,
+    SSE_HEAD,
+    USAGE,
+    Server,
+    answer,
+    chunked,
+    event,
+    good_answer,
+    piece,
+    serving,
+    streams,
+)
 
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
 from duolog.adapters.openai_stream import SPECIAL_TOKENS, SpecialTokenGuard
@@ -35,11 +47,9 @@ from duolog.ports.llm import (
 
 pytestmark = pytest.mark.real
 
-SSE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 ASK = GenerationRequest(
     "req-1", (ChatMessage(Role.USER, "Hi"),), Sampling(stop=("END",), seed=7), session_id="call-9", priority=20
 )
-Manner = Callable[[SocketStream], Awaitable[None]]
 
 
 @pytest.fixture
@@ -47,83 +57,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def piece(text: str | None = None, finish: str | None = None) -> bytes:
-    return event(json.dumps({"choices": [{"delta": {"content": text}, "finish_reason": finish}]}, ensure_ascii=False))
-
-
-def event(data: str) -> bytes:
-    return chunked(f"data: {data}\n\n".encode())
-
-
-def chunked(body: bytes) -> bytes:
-    return f"{len(body):x}\r\n".encode() + body + b"\r\n"
-
-
-USAGE = event(
-    '{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}'
-)
-DONE = event("[DONE]")
-LAST = chunked(b"")
-
-
-def answer(status: int, body: str, kind: str = "application/json") -> bytes:
-    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body.encode())}\r\n\r\n{body}".encode()
-
-
-async def says(*parts: bytes | float, stream: SocketStream) -> None:
-    """Send the parts; a number is a pause in seconds."""
-    for part in parts:
-        if isinstance(part, bytes):
-            await stream.send(part)
-        else:
-            await anyio.sleep(part)
-
-
-@dataclass
-class Server:
-    """Reads one request for each connection, remembers it, and answers in its manner."""
-
-    manner: Manner
-    requests: list[tuple[str, dict[str, str], dict[str, Any]]] = field(default_factory=list)
-    closed_by_client: anyio.Event = field(default_factory=anyio.Event)
-    port: int = 0
-
-    async def handle(self, stream: SocketStream) -> None:
-        async with stream:
-            try:
-                self.requests.append(await self._read(stream))
-                await self.manner(stream)
-            except (anyio.BrokenResourceError, anyio.EndOfStream):
-                self.closed_by_client.set()
-
-    async def _read(self, stream: SocketStream) -> tuple[str, dict[str, str], dict[str, Any]]:
-        received = b""
-        while b"\r\n\r\n" not in received:
-            received += await stream.receive()
-        head, body = received.split(b"\r\n\r\n", 1)
-        first, *lines = head.decode().split("\r\n")
-        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-        while len(body) < int(headers.get("content-length", "0")):
-            body += await stream.receive()
-        return first, headers, json.loads(body) if body else {}
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    house = Server(partial(_stream, SSE_HEAD, piece("Hello"), piece(" you."), piece(None, "stop"), USAGE, DONE, LAST))
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    house.port = listener.extra(SocketAttribute.local_port)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, house.handle)
+    async with serving(Server(good_answer("Hello", " you."))) as house:
         yield house
-        tasks.cancel_scope.cancel()
-    await listener.aclose()
-
-
-async def _stream(*parts: bytes | float | SocketStream) -> None:
-    *sent, stream = parts
-    assert isinstance(stream, SocketStream)
-    await says(*[part for part in sent if not isinstance(part, SocketStream)], stream=stream)
 
 
 def model_for(server: Server, **changes: Any) -> OpenAILanguageModel:
@@ -209,7 +146,7 @@ async def test_other_servers_get_only_openais_fields(server: Server) -> None:
 async def test_each_fault_has_its_error(
     server: Server, parts: tuple[bytes | float, ...], text: str, error: type[EngineError]
 ) -> None:
-    server.manner = partial(_stream, *parts)
+    server.manner = partial(streams, *parts)
     with anyio.fail_after(5):
         heard, end = await run(model_for(server))
     assert (heard, type(end)) == (text, error)
@@ -219,7 +156,7 @@ async def test_each_fault_has_its_error(
 
 
 async def test_the_servers_words_are_in_the_error(server: Server) -> None:
-    server.manner = partial(_stream, answer(400, '{"error": {"message": "prompt has 9000 tokens"}}'))
+    server.manner = partial(streams, answer(400, '{"error": {"message": "prompt has 9000 tokens"}}'))
     _, end = await run(model_for(server))
     assert "prompt has 9000 tokens" in str(end)
     assert "status 400" in str(end)
@@ -238,20 +175,20 @@ async def test_nobody_listens(server: Server) -> None:
 async def test_a_complete_answer_counts_even_where_what_follows_fails(
     server: Server, tail: tuple[bytes | float, ...]
 ) -> None:
-    server.manner = partial(_stream, SSE_HEAD, piece("Hello."), piece(None, "length"), *tail)
+    server.manner = partial(streams, SSE_HEAD, piece("Hello."), piece(None, "length"), *tail)
     assert await run(model_for(server)) == ("Hello.", GenerationEnd(FinishReason.LENGTH, TokenUsage()))
 
 
 async def test_odd_characters_and_split_bytes_arrive_whole(server: Server) -> None:
     text = "a\u2028b\u0085c\x1cd 你好 😀"
     whole = piece(text) + piece(None, "stop") + DONE + LAST
-    server.manner = partial(_stream, SSE_HEAD, *[whole[at : at + 7] for at in range(0, len(whole), 7)])
+    server.manner = partial(streams, SSE_HEAD, *[whole[at : at + 7] for at in range(0, len(whole), 7)])
     assert (await run(model_for(server)))[0] == text
 
 
-async def test_a_special_token_ends_the_answer_and_the_stream(server: Server) -> None:
+async def test_a_special_token_ends_the_answer_and_thestreams(server: Server) -> None:
     server.manner = partial(
-        _stream, SSE_HEAD, piece("Bye."), piece("<|im_"), piece("end|>and more"), *(piece("x" * 50_000), 0.01) * 300
+        streams, SSE_HEAD, piece("Bye."), piece("<|im_"), piece("end|>and more"), *(piece("x" * 50_000), 0.01) * 300
     )
     assert await run(model_for(server)) == ("Bye.", GenerationEnd(FinishReason.STOP, TokenUsage()))
     with anyio.fail_after(2):
@@ -259,8 +196,8 @@ async def test_a_special_token_ends_the_answer_and_the_stream(server: Server) ->
 
 
 @pytest.mark.parametrize("how", ["close", "cancel"])
-async def test_stopping_closes_the_stream(server: Server, how: str) -> None:
-    server.manner = partial(_stream, SSE_HEAD, piece("Hello"), *(piece("x"), 0.01) * 300)
+async def test_stopping_closes_thestreams(server: Server, how: str) -> None:
+    server.manner = partial(streams, SSE_HEAD, piece("Hello"), *(piece("x"), 0.01) * 300)
     model = model_for(server)
     with anyio.CancelScope() as scope:
         async with aclosing(model.generate(ASK)) as stream:
@@ -280,7 +217,7 @@ async def test_no_more_than_the_allowed_requests_at_once(server: Server) -> None
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
-        await _stream(0.05, SSE_HEAD, piece("Hi", "stop"), DONE, LAST, stream)
+        await streams(0.05, SSE_HEAD, piece("Hi", "stop"), DONE, LAST, stream)
         at_once -= 1
 
     server.manner = slow
@@ -310,7 +247,7 @@ async def test_no_more_than_the_allowed_requests_at_once(server: Server) -> None
 async def test_warm_up_says_what_is_wrong_with_the_model_list(
     server: Server, body: str, error: type[EngineError]
 ) -> None:
-    server.manner = partial(_stream, answer(200, body))
+    server.manner = partial(streams, answer(200, body))
     model = model_for(server)
     with pytest.raises(error):
         await model.warm_up()
@@ -320,7 +257,7 @@ async def test_warm_up_says_what_is_wrong_with_the_model_list(
 
 
 async def test_counting_without_a_tokenizer_is_estimated(server: Server) -> None:
-    server.manner = partial(_stream, answer(404, '{"detail": "Not Found"}'))
+    server.manner = partial(streams, answer(404, '{"detail": "Not Found"}'))
     model = model_for(server)
     for _ in range(2):
         assert await model.count_tokens((ChatMessage(Role.USER, "Hello there 你好"),)) == 14
