@@ -1,4 +1,4 @@
-"""What every SpeechSynthesizer keeps to: the same tests for the scripted engine and for Coqui with a real voice."""
+"""What every SpeechSynthesizer keeps to: the same tests for the scripted engine, the router and the real ones."""
 
 from __future__ import annotations
 
@@ -13,20 +13,33 @@ import pytest
 from numpy.typing import NDArray
 
 from duolog.adapters.coqui_tts import CoquiSynthesizer
+from duolog.adapters.espeak_voice import EspeakSynthesizer
 from duolog.adapters.scripted_tts import ScriptedSynthesizer
+from duolog.adapters.voice_router import VoiceRouter
 from duolog.ports.errors import EngineRejected
-from duolog.ports.tts import SpeechRequest, SpeechSynthesizer, WordTiming
+from duolog.ports.tts import SpeechRequest, SpeechSynthesizer, Voice, WordTiming
 
 VOICE_FOLDER = Path(__file__).resolve().parents[2] / ".duolog" / "models" / "joe"
 LONG_TEXT = "I am going to the market this morning. It is one of the best in town, isn't it? Dr. Smith said so!"
 
 
 @pytest.fixture(
-    params=[pytest.param("scripted", marks=pytest.mark.session), pytest.param("coqui", marks=pytest.mark.real)]
+    params=[
+        pytest.param("scripted", marks=pytest.mark.session),
+        pytest.param("router", marks=pytest.mark.session),
+        pytest.param("espeak", marks=pytest.mark.real),
+        pytest.param("coqui", marks=pytest.mark.real),
+    ]
 )
 def engine(request: pytest.FixtureRequest) -> SpeechSynthesizer:
     if request.param == "scripted":
         return ScriptedSynthesizer()
+    if request.param == "router":
+        other = Voice("other", ("en",), 16_000, has_word_timings=False)
+        return VoiceRouter((ScriptedSynthesizer(), ScriptedSynthesizer((other,))))
+    if request.param == "espeak":
+        espeak: SpeechSynthesizer = request.getfixturevalue("espeak")
+        return espeak
     coqui: SpeechSynthesizer = request.getfixturevalue("coqui")
     return coqui
 
@@ -36,6 +49,13 @@ def coqui() -> Iterator[CoquiSynthesizer]:
     if not (VOICE_FOLDER / "config.json").exists():
         pytest.skip("no voice in .duolog/models/joe; run `duolog models prepare`")
     engine = CoquiSynthesizer({"joe": VOICE_FOLDER})
+    yield engine
+    anyio.run(engine.aclose)
+
+
+@pytest.fixture(scope="module")
+def espeak() -> Iterator[EspeakSynthesizer]:
+    engine = EspeakSynthesizer()
     yield engine
     anyio.run(engine.aclose)
 

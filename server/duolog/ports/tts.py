@@ -20,6 +20,8 @@ class Voice:
     sample_rate_hz: int
     has_word_timings: bool
     """False: word positions are estimated, and history cut by them is marked approximate."""
+    last_resort: bool = False
+    """True: understandable but mechanical; it stands in only where no other voice speaks the language."""
 
 
 @dataclass(frozen=True, slots=True)
