@@ -33,6 +33,7 @@ from duolog.session.response import Outcome, Response
 from duolog.session.turn import Turn
 from duolog.text.speakable import Spoken, speakable
 from duolog.turns.conversation import Conversation
+from duolog.turns.languages import answer_language
 from duolog.turns.phrases import Phrase, PhraseCutter
 from duolog.turns.playout import HeardWord
 
@@ -49,7 +50,8 @@ class VoiceStyle:
     """How an answer sounds."""
 
     voice: str
-    language: str
+    languages: tuple[str, ...]
+    """ISO 639-1 codes it may be in, the usual one first; the words of each phrase decide."""
     speed: float
     rate_hz: int
     apology: str
@@ -83,6 +85,7 @@ class Answer:
         self._failure: EngineError | Overloaded | None = None
         self._on_first_audio: Callable[[], None] = _nothing
         self._playback: Playback | None = None
+        self._language = style.languages[0]
 
     async def run(
         self,
@@ -107,7 +110,7 @@ class Answer:
         return self._outcome()
 
     async def _compose(self, request: BatcherRequest | None, phrases: MemoryObjectSendStream[Phrase]) -> None:
-        cutter = PhraseCutter(self._style.language)
+        cutter = PhraseCutter(self._style.languages[0])
         async with phrases:
             try:
                 async with aclosing(self._tokens(request)) as deltas:
@@ -123,7 +126,7 @@ class Answer:
                     await phrases.send(phrase)
 
     def _apology(self) -> list[Phrase]:
-        cutter = PhraseCutter(self._style.language)
+        cutter = PhraseCutter(self._style.languages[0])
         return [*cutter.feed(self._style.apology), *cutter.finish()]
 
     async def _tokens(self, request: BatcherRequest | None) -> AsyncGenerator[str, None]:
@@ -150,7 +153,8 @@ class Answer:
                     await self._speak(phrase, pieces)
 
     async def _speak(self, phrase: Phrase, pieces: MemoryObjectSendStream[Piece]) -> None:
-        spoken = speakable(phrase.text, self._style.language)
+        self._language = answer_language(phrase.text, self._style.languages, self._language)
+        spoken = speakable(phrase.text, self._language)
         if not spoken.text.strip() or (isinstance(self._failure, EngineError) and self._failure.engine == "tts"):
             return
         first = self._turn.marks.first_phrase is None
@@ -159,7 +163,7 @@ class Answer:
         if self._playback is not None:
             await anyio.sleep(max(0.0, self._playback.remaining_s - SOUND_AHEAD_S))
             deadline += self._playback.remaining_s
-        request = SpeechRequest(spoken.text, self._style.voice, self._style.language, self._style.speed)
+        request = SpeechRequest(spoken.text, self._style.voice, self._language, self._style.speed)
         try:
             chunks = self._synthesizer.speak(self._turn.session_id, request, first=first, deadline=deadline)
             async with aclosing(chunks):
@@ -195,7 +199,7 @@ class Answer:
                     self._playback = playbacks.begin(response.item_id, self._style.rate_hz)
                     response.announce(self._playback, outbox, conversation)
                     self._playback.ledger.approximate = not self._style.has_word_timings
-                    sound = _Sound(self._playback, piece.chunk.sample_rate_hz)
+                    sound = _Sound(self._playback)
                     sound.add_text(response.text, unspoken=len(response.text) - len(text))
                 if not await response.add_audio(sound.add_chunk(piece), outbox):
                     return
@@ -214,38 +218,53 @@ class Answer:
 
 
 class _Sound:
-    """The sound of one answer at the client's rate, and its words on the same timeline."""
+    """The sound of one answer at the client's rate, and its words on the same timeline.
 
-    def __init__(self, playback: Playback, voice_rate_hz: int) -> None:
+    Each voice keeps its rate, and an answer may change voice between two phrases.
+    """
+
+    def __init__(self, playback: Playback) -> None:
         self._ledger = playback.ledger
-        self._scale = playback.ledger.rate_hz / voice_rate_hz
-        self._resampler = Resampler(voice_rate_hz, playback.ledger.rate_hz)
-        self._spoken_samples = 0
-        self._phrase_start_sample = 0
+        self._voice_rate_hz = self._ledger.rate_hz
+        self._resampler = Resampler(self._voice_rate_hz, self._ledger.rate_hz)
+        self._made_samples = 0.0
+        """At the client's rate, before the resampler's rounding, as the two below."""
+        self._phrase_start_sample = 0.0
         self._phrase_start_text = 0
 
     def add_text(self, text: str, unspoken: int = 0) -> None:
         """A phrase begins; `unspoken` characters of it belong to phrases that had no sound."""
         self._phrase_start_text = self._ledger.add_text(text) + unspoken
-        self._phrase_start_sample = self._spoken_samples
+        self._phrase_start_sample = self._made_samples
 
     def add_chunk(self, piece: Piece) -> NDArray[np.int16]:
         if piece.chunk is None:
             raise ValueError("a piece of text has no sound")
+        rest = self._change_rate(piece.chunk.sample_rate_hz)
+        scale = self._ledger.rate_hz / self._voice_rate_hz
         self._ledger.add_words(
             [
                 HeardWord(
-                    round((self._phrase_start_sample + word.end_sample) * self._scale),
+                    round(self._phrase_start_sample + word.end_sample * scale),
                     self._phrase_start_text + word.text_end,
                 )
                 for word in piece.words
             ]
         )
-        self._spoken_samples += len(piece.chunk.samples)
-        return float_to_int16(self._resampler.push(piece.chunk.samples))
+        self._made_samples += len(piece.chunk.samples) * scale
+        return float_to_int16(np.concatenate((rest, self._resampler.push(piece.chunk.samples))))
 
     def finish(self) -> NDArray[np.int16]:
         return float_to_int16(self._resampler.finish())
+
+    def _change_rate(self, rate_hz: int) -> NDArray[np.float32]:
+        """The last of the sound at the rate before."""
+        if rate_hz == self._voice_rate_hz:
+            return np.zeros(0, np.float32)
+        rest = self._resampler.finish()
+        self._voice_rate_hz = rate_hz
+        self._resampler = Resampler(rate_hz, self._ledger.rate_hz)
+        return rest
 
 
 def _in_phrase(words: tuple[WordTiming, ...], spoken: Spoken) -> tuple[WordTiming, ...]:
