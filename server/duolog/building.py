@@ -77,10 +77,10 @@ def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
         OpenAIOptions(
             base_url=settings.llm_url,
             model=settings.llm_model,
-            dialect=Dialect.VLLM if own else Dialect.OPENAI,
+            dialect=Dialect.VLLM if own else None,
             api_key=llm.api_key,
             context_tokens=None if own else llm.max_model_len,
-            tokenizer_dir=_tokenizer_dir(settings, store) if own else None,
+            tokenizer_dir=_tokenizer_dir(settings, store),
             send_priority=own,
             connect_timeout_s=llm.connect_timeout_s,
             first_token_timeout_s=llm.first_token_timeout_s,
@@ -90,9 +90,10 @@ def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
 
 
 def _tokenizer_dir(settings: Settings, store: ModelStore) -> Path | None:
-    if settings.llm.model is not None:
-        folder = Path(settings.llm.model)
-        return folder if folder.is_dir() else None
+    """None: unknown, and prompts are sent as messages."""
+    if settings.llm.model is not None or not settings.starts_vllm:
+        folder = Path(settings.llm.model or "")
+        return folder if settings.llm.model and folder.is_dir() else None
     return store.path(store.manifest.profile(settings.profile).llm)
 
 

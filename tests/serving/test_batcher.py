@@ -16,6 +16,7 @@ from duolog.ports.llm import (
     FinishReason,
     GenerationEnd,
     GenerationRequest,
+    PromptEnd,
     Role,
     Sampling,
     TextDelta,
@@ -54,8 +55,8 @@ class Engine:
         finally:
             self.running -= 1
 
-    async def count_tokens(self, messages: tuple[ChatMessage, ...]) -> int:
-        return len(messages)
+    def prompt_ids(self, messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
+        return ()
 
     async def warm_up(self) -> None: ...
 

@@ -1,8 +1,11 @@
-"""A chat model behind the OpenAI HTTP interface: vLLM first of all, and any other server that speaks it."""
+"""A chat model behind the OpenAI HTTP interface: vLLM first of all, and any other server that speaks it.
+
+With the model's tokenizer at hand, vLLM is sent token ids (`/v1/completions`), so that it finds in its prefix cache
+exactly what was prefilled; every other server is sent messages (`/v1/chat/completions`).
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -31,6 +34,7 @@ from duolog.ports.llm import (
     FinishReason,
     GenerationEnd,
     GenerationRequest,
+    PromptEnd,
     Role,
     Sampling,
     TextDelta,
@@ -43,7 +47,7 @@ class Dialect(StrEnum):
 
     OPENAI = "openai"
     VLLM = "vllm"
-    """Also `repetition_penalty`, `/tokenize` and the context length in `/v1/models`."""
+    """Also `repetition_penalty`, token ids as prompt, `/tokenize`, and the context length in `/v1/models`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,13 @@ class OpenAIOptions:
     base_url: str
     """With the version: `http://127.0.0.1:8001/v1`."""
     model: str
-    dialect: Dialect = Dialect.VLLM
+    dialect: Dialect | None = None
+    """None: as the server describes its models; plain OpenAI until `warm_up` has asked."""
     api_key: str | None = None
     context_tokens: int | None = None
     """None: as the server says; needed where it does not."""
     tokenizer_dir: Path | None = None
-    """Folder of the model's tokenizer; None: the server's `/tokenize`, else an estimate."""
+    """Folder of the model's tokenizer and chat template. None, or not vLLM: prompts are sent as messages."""
     send_priority: bool = False
     """Only for vLLM with `--scheduling-policy priority`; without it a priority is refused."""
     connect_timeout_s: float = 2.0
@@ -71,6 +76,7 @@ _CLOSE_S = 2.0
 _TRAILER_S = 1.0
 """The usage follows the last word within this, or goes unreported."""
 _ERROR_BODY_BYTES = 16_384
+_GREETING = (ChatMessage(Role.USER, "Hi"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,10 @@ class OpenAILanguageModel:
         self._options = options
         self._server = urlsplit(options.base_url).netloc
         self._context_tokens = options.context_tokens
+        self._dialect = options.dialect
         self._tokenizer: ChatTokenizer | None = None
-        self._can_tokenize = options.dialect is Dialect.VLLM
+        """Set once it is known to give the server's own ids."""
+        self._end_of_turn: tuple[int, ...] = ()
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {options.api_key}"} if options.api_key else {},
             timeout=httpx.Timeout(
@@ -124,7 +132,7 @@ class OpenAILanguageModel:
             async with aclosing(EventSource(response).aiter_sse()) as events:
                 while (chunk := await self._next_chunk(events, patience, optional=finish is not None)) is not None:
                     usage, finish = chunk.usage or usage, chunk.finish or finish
-                    if text := guard.feed(chunk.text):
+                    if (text := guard.feed(chunk.text)) and not request.prefill:
                         yield TextDelta(text)
                     if guard.ended:
                         break
@@ -132,33 +140,20 @@ class OpenAILanguageModel:
                         patience = _Patience.starting(_TRAILER_S if finish else self._options.inter_token_timeout_s)
         finally:
             await self._close(response)
-        if rest := guard.finish():
+        if (rest := guard.finish()) and not request.prefill:
             yield TextDelta(rest)
         yield GenerationEnd(FinishReason.STOP if guard.ended else finish or FinishReason.STOP, usage)
 
-    async def count_tokens(self, messages: tuple[ChatMessage, ...]) -> int:
-        if self._tokenizer is not None:
-            return self._tokenizer.count(messages)
-        if self._can_tokenize:
-            body = {"model": self._options.model, "messages": _chat(messages), "add_generation_prompt": True}
-            try:
-                answer = await self._json("POST", f"{self._root()}/tokenize", body)
-                return int(answer["count"])
-            except EngineRejected:
-                self._can_tokenize = False
-            except (KeyError, TypeError, ValueError) as error:
-                raise EngineProtocolError(
-                    f"The language model at {self._server} answered /tokenize without a count.", engine="llm"
-                ) from error
-        return estimated_tokens(messages)
+    def prompt_ids(self, messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
+        return () if self._tokenizer is None else self._tokenizer.prompt_ids(messages, end)
 
     async def warm_up(self) -> None:
         """Learn the context length, load the tokenizer, and generate one token. May be called again to probe."""
         await self._read_model_card()
-        if self._tokenizer is None and self._options.tokenizer_dir is not None:
-            self._tokenizer = await anyio.to_thread.run_sync(ChatTokenizer, self._options.tokenizer_dir)
-        greeting = (ChatMessage(Role.USER, "Hi"),)
-        request = GenerationRequest("warm-up", greeting, Sampling(temperature=0.0, max_tokens=1))
+        if self._tokenizer is None and self._options.tokenizer_dir is not None and self._dialect is Dialect.VLLM:
+            await self._load_tokenizer(self._options.tokenizer_dir)
+        ids = self.prompt_ids(_GREETING, PromptEnd.ANSWER)
+        request = GenerationRequest("warm-up", _GREETING, Sampling(temperature=0.0, max_tokens=1), prompt_ids=ids)
         async with aclosing(self.generate(request)) as stream:
             async for _ in stream:
                 pass
@@ -172,8 +167,9 @@ class OpenAILanguageModel:
         headers = {"X-Request-Id": request.request_id, "Accept": "text/event-stream"}
         if request.session_id:
             headers["X-Session-ID"] = request.session_id
+        path = "completions" if request.prompt_ids else "chat/completions"
         message = self._client.build_request(
-            "POST", f"{self._options.base_url}/chat/completions", json=self._body(request), headers=headers
+            "POST", f"{self._options.base_url}/{path}", json=self._body(request), headers=headers
         )
         response = None
         try:
@@ -191,22 +187,27 @@ class OpenAILanguageModel:
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": self._options.model,
-            "messages": _chat(request.messages),
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
+            "max_tokens": 1 if request.prefill else sampling.max_tokens,
+            **self._prompt(request),
         }
         if sampling.stop:
             body["stop"] = list(sampling.stop)
         if sampling.seed is not None:
             body["seed"] = sampling.seed
-        if self._options.dialect is Dialect.VLLM:
+        if self._dialect is Dialect.VLLM:
             body["repetition_penalty"] = sampling.repetition_penalty
         if self._options.send_priority:
             body["priority"] = request.priority
         return body
+
+    def _prompt(self, request: GenerationRequest) -> dict[str, Any]:
+        if request.prompt_ids:
+            return {"prompt": list(request.prompt_ids), "stop_token_ids": list(self._end_of_turn)}
+        return {"messages": _chat(request.messages)}
 
     async def _next_chunk(
         self, events: AsyncGenerator[ServerSentEvent, None], patience: _Patience, *, optional: bool
@@ -270,6 +271,26 @@ class OpenAILanguageModel:
                 engine="llm",
             )
         self._context_tokens = length
+        if self._options.dialect is None:
+            self._dialect = Dialect.VLLM if card.get("owned_by") == "vllm" else Dialect.OPENAI
+
+    async def _load_tokenizer(self, folder: Path) -> None:
+        """Ids that mean other tokens to the server would be nonsense to its model: compare before any is sent."""
+        tokenizer = await anyio.to_thread.run_sync(ChatTokenizer, folder)
+        body = {"model": self._options.model, "messages": _chat(_GREETING), "add_generation_prompt": True}
+        answer = await self._json("POST", f"{self._root()}/tokenize", body)
+        if not isinstance(answer, dict) or not isinstance(theirs := answer.get("tokens"), list):
+            raise EngineProtocolError(
+                f"The language model at {self._server} answered /tokenize without tokens.", engine="llm"
+            )
+        if tuple(theirs) != tokenizer.prompt_ids(_GREETING, PromptEnd.ANSWER):
+            raise EngineRejected(
+                f"The tokenizer in {folder} is not that of the model at {self._server}; name the folder of the model"
+                " that it serves.",
+                engine="llm",
+            )
+        self._end_of_turn = tokenizer.end_of_turn_ids()
+        self._tokenizer = tokenizer
 
     async def _json(self, method: str, url: str, body: dict[str, Any] | None = None) -> Any:
         """One short request. Raises EngineError."""
@@ -294,10 +315,3 @@ class OpenAILanguageModel:
 
 def _chat(messages: tuple[ChatMessage, ...]) -> list[dict[str, str]]:
     return [{"role": message.role.value, "content": message.content} for message in messages]
-
-
-def estimated_tokens(messages: tuple[ChatMessage, ...]) -> int:
-    """A careful guess, more often too high than too low: three Latin characters a token, one Chinese one."""
-    text = "".join(message.content for message in messages)
-    wide = sum(char >= "\u2e80" for char in text)
-    return math.ceil(wide + (len(text) - wide) / 3) + 8 * len(messages)

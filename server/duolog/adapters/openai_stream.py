@@ -65,7 +65,7 @@ def message_of_body(body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One event of the stream."""
+    """One event of the stream, of messages (`delta`) or of a completion (`text`)."""
 
     text: str = ""
     finish: FinishReason | None = None
@@ -85,7 +85,7 @@ def parse_chunk(text: str, server: str) -> Chunk:
         delta = choices[0].get("delta") or {}
         reason = choices[0].get("finish_reason")
         return Chunk(
-            text=str(delta.get("content") or ""),
+            text=str(delta.get("content") or choices[0].get("text") or ""),
             finish=None if reason is None else _FINISH.get(reason, FinishReason.STOP),
             usage=_usage(read.get("usage")),
         )

@@ -1,8 +1,12 @@
-"""A chat model without a model: answers from a script, for tests, load and demonstrations. Deterministic."""
+"""A chat model without a model: answers from a script, for tests, load and demonstrations. Deterministic.
+
+It has a prefix cache as vLLM has one: whole blocks of prompt tokens, kept also when the request is aborted.
+"""
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,6 +19,7 @@ from duolog.ports.llm import (
     FinishReason,
     GenerationEnd,
     GenerationRequest,
+    PromptEnd,
     Role,
     TextDelta,
     TokenUsage,
@@ -54,8 +59,15 @@ class ScriptedOptions:
     a line the engine says what it heard."""
     first_token_s: float = 0.03
     token_s: float = 0.015
+    prefill_token_s: float = 0.0
+    """For each prompt token that is not cached; the prompts of all requests take turns, a step at a time."""
     context_tokens: int = 2048
 
+
+BLOCK_TOKENS = 32
+CACHED_BLOCKS = 65_536
+STEP_TOKENS = 256
+"""Prompt tokens computed between two looks at what else is to be done, as vLLM's step budget."""
 
 _TOKEN = re.compile(
     r"\s*(?:[\u3400-\u9fff]|[^\s\u3400-\u9fff]{1,8})\s*$|\s*(?:[\u3400-\u9fff]|[^\s\u3400-\u9fff]{1,8})"
@@ -64,12 +76,16 @@ _NOT_A_WORD = re.compile(r"[\W_]+")
 
 
 class ScriptedLanguageModel:
-    """Re-entrant. `requests` and `running` let a test see what the engine saw."""
+    """Re-entrant. `requests`, `prefills` and `running` let a test see what the engine saw."""
 
     def __init__(self, options: ScriptedOptions | None = None) -> None:
         self._options = options or ScriptedOptions()
         self._lines = {_normal(said): line for said, line in self._options.lines.items()}
+        self._blocks: set[int] = set()
+        self._step = anyio.Lock()
         self.requests: list[GenerationRequest] = []
+        """To be answered."""
+        self.prefills: list[GenerationRequest] = []
         self.running = 0
         """Requests being answered now."""
 
@@ -78,12 +94,13 @@ class ScriptedLanguageModel:
         return self._options.context_tokens
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[TextDelta | GenerationEnd, None]:
-        self.requests.append(request)
+        (self.prefills if request.prefill else self.requests).append(request)
         self.running += 1
         try:
-            line = self._line(request.messages)
+            line = Line("") if request.prefill else self._line(request.messages)
             await self._before_the_first_token(line.fault)
-            usage = TokenUsage(prompt_tokens=prompt_tokens(request.messages))
+            ids = request.prompt_ids or self.prompt_ids(request.messages, PromptEnd.ANSWER)
+            usage = TokenUsage(len(ids), await self._prefill(ids))
             pieces = tokens(line.text)
             allowed = pieces[: request.sampling.max_tokens]
             for index, piece in enumerate(allowed):
@@ -94,14 +111,36 @@ class ScriptedLanguageModel:
         finally:
             self.running -= 1
 
-    async def count_tokens(self, messages: tuple[ChatMessage, ...]) -> int:
-        return prompt_tokens(messages)
+    def prompt_ids(self, messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
+        return prompt_ids(messages, end)
+
+    def evict(self) -> None:
+        """Forget the prefix cache."""
+        self._blocks.clear()
 
     async def warm_up(self) -> None:
         """Always warm."""
 
     async def aclose(self) -> None:
         """Holds nothing."""
+
+    async def _prefill(self, ids: tuple[int, ...]) -> int:
+        """Compute what is not cached; returns the tokens that were. As in vLLM the last token is always computed."""
+        chain = _chain(ids)
+        known = 0
+        while (known + 1) * BLOCK_TOKENS < len(ids) and chain[known] in self._blocks:
+            known += 1
+        for start in range(known * BLOCK_TOKENS, len(ids), STEP_TOKENS):
+            end = min(start + STEP_TOKENS, len(ids))
+            async with self._step:
+                await anyio.sleep((end - start) * self._options.prefill_token_s)
+            self._keep(chain[: end // BLOCK_TOKENS])
+        return known * BLOCK_TOKENS
+
+    def _keep(self, chain: list[int]) -> None:
+        if len(self._blocks) > CACHED_BLOCKS:
+            self.evict()
+        self._blocks.update(chain)
 
     def _line(self, messages: tuple[ChatMessage, ...]) -> Line:
         said = next((message.content for message in reversed(messages) if message.role is Role.USER), "")
@@ -140,9 +179,26 @@ def tokens(text: str) -> list[str]:
     return pieces
 
 
-def prompt_tokens(messages: tuple[ChatMessage, ...]) -> int:
-    """Tokens of the contents, four for each message's frame, four for the generation prompt."""
-    return sum(len(tokens(message.content)) + 4 for message in messages) + 4
+def prompt_ids(messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
+    """Ids of a template with three tokens before each message's text and one after it."""
+    ids: list[int] = []
+    for message in messages:
+        ids += map(_id, ("<start>", message.role.value, "<text>", *tokens(message.content), "<end>"))
+    if end is PromptEnd.OPEN:
+        return tuple(ids[:-1])
+    return (*ids, *map(_id, ("<start>", Role.ASSISTANT.value, "<text>")))
+
+
+def _chain(ids: tuple[int, ...]) -> list[int]:
+    """One hash for each whole block, of it and all blocks before it."""
+    chain = [0]
+    for start in range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
+        chain.append(hash((chain[-1], ids[start : start + BLOCK_TOKENS])))
+    return chain[1:]
+
+
+def _id(token: str) -> int:
+    return zlib.crc32(token.encode())
 
 
 def _echo(said: str) -> str:

@@ -42,6 +42,10 @@ class GenerationRequest:
     """Sticky routing key: requests of one call share a KV prefix."""
     priority: int = 0
     """Lower runs first (vLLM's convention)."""
+    prompt_ids: tuple[int, ...] = ()
+    """The exact prompt, as `prompt_ids` of this engine made it: sent instead of `messages`."""
+    prefill: bool = False
+    """Only compute the KV cache of `prompt_ids`, for a later request that begins with them; the stream is its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +76,33 @@ class GenerationEnd:
     usage: TokenUsage
 
 
+class PromptEnd(StrEnum):
+    """How the ids of a prompt end."""
+
+    ANSWER = "answer"
+    """The model's turn to speak: a prompt to generate from."""
+    OPEN = "open"
+    """In the middle of the last message, of which more may follow: a prompt to prefill."""
+
+
 class LanguageModel(Protocol):
     """A chat model engine, re-entrant."""
 
     def generate(self, request: GenerationRequest) -> AsyncGenerator[TextDelta | GenerationEnd, None]:
-        """Stream an answer: TextDelta…, then one GenerationEnd.
+        """Stream an answer: TextDelta…, then one GenerationEnd. A prefill streams only its end.
 
         Closing the generator (`aclosing`) or cancelling stops the engine's work for it within 20 ms.
         Raises EngineUnavailable, EngineTimeout, EngineRejected, EngineProtocolError; also in mid-stream.
         """
         ...
 
-    async def count_tokens(self, messages: tuple[ChatMessage, ...]) -> int:
-        """Prompt length in tokens with the model's own chat template, generation prompt included."""
+    def prompt_ids(self, messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
+        """The token ids of these messages with the model's own chat template; empty where the engine keeps them to
+        itself, and then there is no prefill.
+
+        The same messages give the same ids, and more messages after them only add to the ids. Raises EngineRejected
+        where the template refuses the conversation.
+        """
         ...
 
     async def warm_up(self) -> None:

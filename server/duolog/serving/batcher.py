@@ -16,7 +16,16 @@ from enum import StrEnum
 import anyio
 
 from duolog.ports.errors import EngineError, EngineProtocolError, EngineTimeout, Overloaded
-from duolog.ports.llm import FinishReason, GenerationEnd, GenerationRequest, LanguageModel, TextDelta, TokenUsage
+from duolog.ports.llm import (
+    ChatMessage,
+    FinishReason,
+    GenerationEnd,
+    GenerationRequest,
+    LanguageModel,
+    PromptEnd,
+    TextDelta,
+    TokenUsage,
+)
 from duolog.serving.policies import (
     ENGINE_PRIORITY,
     AdmissionPolicy,
@@ -24,6 +33,7 @@ from duolog.serving.policies import (
     QueuedRequest,
     RequestClass,
 )
+from duolog.telemetry import metrics
 
 __all__ = [
     "Admitted",
@@ -90,6 +100,10 @@ class BatcherSnapshot:
     ended: dict[Outcome, int]
     waited_s_total: float
     """Time in the queue of all requests that were let in."""
+    aborted_in_engine: dict[RequestClass, int]
+    """Of the aborted, those the engine had begun: its work for nothing, but for the KV blocks that stay cached."""
+    aborted_s_total: float
+    """Time those had spent in the engine."""
 
 
 @dataclass(slots=True)
@@ -119,6 +133,12 @@ class Batcher:
         self._arrived = 0
         self._ended: Counter[Outcome] = Counter()
         self._waited_s = 0.0
+        self._aborted: Counter[RequestClass] = Counter()
+        self._aborted_s = 0.0
+
+    def prompt_ids(self, messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
+        """The engine's: see `LanguageModel.prompt_ids`. Raises EngineRejected."""
+        return self._engine.prompt_ids(messages, end)
 
     async def generate(self, request: BatcherRequest) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
         """Stream an answer: Admitted, TextDelta…, then one GenerationEnd. Use it under `aclosing`.
@@ -136,6 +156,7 @@ class Batcher:
                 while True:
                     value = await self._next_value(ticket, stream)
                     if isinstance(value, GenerationEnd):
+                        _count_tokens(value.usage)
                         outcome = Outcome.ABORTED if value.reason is FinishReason.ABORTED else Outcome.FINISHED
                         break
                     yield value
@@ -160,6 +181,8 @@ class Batcher:
             in_flight=_by_class(self._flight),
             ended={outcome: self._ended[outcome] for outcome in Outcome},
             waited_s_total=self._waited_s,
+            aborted_in_engine={klass: self._aborted[klass] for klass in RequestClass},
+            aborted_s_total=self._aborted_s,
         )
 
     def _arrive(self, request: BatcherRequest) -> _Ticket:
@@ -171,7 +194,7 @@ class Batcher:
             klass=request.klass,
             deadline=request.deadline,
             arrived_at=anyio.current_time(),
-            prompt_tokens=estimated_tokens(generation),
+            prompt_tokens=len(generation.prompt_ids) or estimated_tokens(generation),
             max_tokens=generation.sampling.max_tokens,
         )
         ticket = _Ticket(queued)
@@ -222,10 +245,16 @@ class Batcher:
 
     def _settle(self, ticket: _Ticket, outcome: Outcome) -> None:
         """Take an ended request out of the books, once."""
-        number = ticket.queued.ticket
-        if self._queue.pop(number, None) or self._flight.pop(number, None):
-            self._ended[outcome] += 1
-            self._ask_policy()
+        number, klass = ticket.queued.ticket, ticket.queued.klass
+        if not (self._queue.pop(number, None) or self._flight.pop(number, None)):
+            return
+        self._ended[outcome] += 1
+        metrics.REQUESTS_ENDED.labels(klass.name.lower(), outcome.value).inc()
+        if outcome is Outcome.ABORTED and ticket.admitted_at is not None:
+            self._aborted[klass] += 1
+            self._aborted_s += anyio.current_time() - ticket.admitted_at
+            metrics.REQUEST_ABORTED_SECONDS.labels(klass.name.lower()).inc(anyio.current_time() - ticket.admitted_at)
+        self._ask_policy()
 
     def _ask_policy(self) -> None:
         """Let the policy decide and carry it out."""
@@ -260,7 +289,9 @@ class Batcher:
         del self._queue[number]
         ticket.admitted_at = now
         self._flight[number] = ticket
-        self._waited_s += now - ticket.queued.arrived_at
+        waited_s = now - ticket.queued.arrived_at
+        self._waited_s += waited_s
+        metrics.QUEUE_SECONDS.labels(ticket.queued.klass.name.lower()).observe(waited_s)
         ticket.wake.set()
 
     def _abort(self, number: int) -> None:
@@ -277,6 +308,12 @@ def estimated_tokens(generation: GenerationRequest) -> int:
     text = "".join(message.content for message in generation.messages)
     wide = sum(char >= "\u2e80" for char in text)
     return math.ceil(wide + (len(text) - wide) / 4) + 4 * len(generation.messages)
+
+
+def _count_tokens(usage: TokenUsage) -> None:
+    metrics.PROMPT_TOKENS.labels("cached").inc(usage.cached_tokens)
+    metrics.PROMPT_TOKENS.labels("computed").inc(usage.prompt_tokens - usage.cached_tokens)
+    metrics.COMPLETION_TOKENS.inc(usage.completion_tokens)
 
 
 def _by_class(tickets: dict[int, _Ticket]) -> dict[RequestClass, int]:

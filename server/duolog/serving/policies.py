@@ -82,12 +82,44 @@ class AdmissionPolicy(Protocol):
 
 
 class DirectPolicy:
-    """Lets everything in at once, most urgent first; the engine's own priorities do the rest."""
+    """Lets every final request in at once, most urgent first; prefills by the rules that all policies share."""
 
-    def decide(self, queue: Sequence[QueuedRequest], in_flight: Sequence[FlightRequest], now: float) -> Decision:  # noqa: ARG002 - rejected: the Protocol's parameters, of which this policy needs one
-        return Decision(admit=tuple(request.ticket for request in sorted(queue, key=_urgency)))
+    def decide(self, queue: Sequence[QueuedRequest], in_flight: Sequence[FlightRequest], now: float) -> Decision:  # noqa: ARG002 - rejected: the Protocol's parameters, of which this policy needs two
+        finals = sorted((request for request in queue if request.klass is RequestClass.FINAL), key=urgency)
+        return Decision(
+            admit=tuple(request.ticket for request in (*finals, *admissible_prefills(queue, in_flight))),
+            abort=tuple(request.queued.ticket for request in superfluous_prefills(finals, in_flight)),
+        )
 
 
-def _urgency(request: QueuedRequest) -> tuple[int, float, int]:
-    """Class, then earliest deadline, then order of arrival."""
+def admissible_prefills(queue: Sequence[QueuedRequest], in_flight: Sequence[FlightRequest]) -> list[QueuedRequest]:
+    """At most one request that is no final, and only while no final waits for its first token.
+
+    vLLM's priorities do not hold back a prefill that runs: two of them take the whole budget of each step, and a final
+    behind two long ones waited 2.15 s, behind one 0.29 s.
+    """
+    finals_wait = any(request.klass is RequestClass.FINAL for request in queue)
+    final_prefills = any(request.queued.klass is RequestClass.FINAL and request.prefilling for request in in_flight)
+    prefills = any(request.queued.klass is not RequestClass.FINAL for request in in_flight)
+    waiting = [request for request in queue if request.klass is not RequestClass.FINAL]
+    if not waiting or finals_wait or final_prefills or prefills:
+        return []
+    return [min(waiting, key=urgency)]
+
+
+def superfluous_prefills(finals: Sequence[QueuedRequest], in_flight: Sequence[FlightRequest]) -> list[FlightRequest]:
+    """What makes room for the finals that enter now: other calls' partials and touches.
+
+    A final's own call knows whether its prefill computes what the final needs, and aborts it where it does not.
+    """
+    sessions = {request.session_id for request in finals}
+    return [
+        request
+        for request in in_flight
+        if sessions and request.queued.klass >= RequestClass.PARTIAL and request.queued.session_id not in sessions
+    ]
+
+
+def urgency(request: QueuedRequest) -> tuple[int, float, int]:
+    """Sorts by class, then earliest deadline, then order of arrival."""
     return request.klass, request.deadline, request.ticket

@@ -28,6 +28,8 @@ from duolog.session.events import (
 )
 from duolog.session.outbox import SlowConsumer
 from duolog.session.playing import Playback
+from duolog.session.prefilling import Prefilling
+from duolog.session.prompts import Prompts
 from duolog.session.response import Outcome
 from duolog.session.runner import TurnRunner, TurnStuck
 from duolog.session.speaking import Speaking
@@ -52,9 +54,11 @@ class Call:
     def __init__(self, context: CallContext, *, resumed: bool = False) -> None:
         self._context = context
         self._audio_in, self._audio_out = anyio.create_memory_object_stream[NDArray[np.int16]](INPUT_CHUNKS)
-        self._understanding = Understanding(context)
+        prompts = Prompts(context)
+        self._prefilling = Prefilling(context.engines.batcher, context.session_id, prompts.open)
+        self._understanding = Understanding(context, self._prefilling)
         self._runner = TurnRunner(self._work, self._finish_turn)
-        self._speaking = Speaking(context, self._answer_audible)
+        self._speaking = Speaking(context, prompts, self._prefilling, self._answer_audible)
         self._tasks: TaskGroup | None = None
         self._taking: TurnTaking | None = None
         self._resumed = resumed
@@ -69,6 +73,7 @@ class Call:
                 self._begin(greet=greet)
                 ready.set()
                 tasks.start_soon(self._runner.run)
+                tasks.start_soon(self._prefilling.run)
                 await self._listen()
         except* SlowConsumer:
             log.warning("call ended: its client does not read")
@@ -99,6 +104,7 @@ class Call:
     def update(self, config: SessionConfig) -> None:
         self._context.config = config
         self._floor.reconfigure()
+        self._prefilling.history_changed()
         self._context.outbox.put(SessionUpdated(config))
 
     async def append_audio(self, samples: NDArray[np.int16]) -> None:
@@ -116,7 +122,7 @@ class Call:
 
     def create_item(self, item: Item, after: str | None) -> None:
         self._context.items.create(item, after)
-        self._save()
+        self._conversation_changed()
 
     def delete_item(self, item_id: str) -> None:
         self._context.items.delete(item_id)
@@ -126,14 +132,14 @@ class Call:
         playback = self._context.playbacks.of_item(item_id)
         if playback is not None and not playback.over.is_set():
             self._floor.interrupt(TurnEnd.CLIENT_CANCELLED)
-        self._save()
+        self._conversation_changed()
 
     def retrieve_item(self, item_id: str) -> None:
         self._context.items.retrieve(item_id)
 
     def truncate_item(self, item_id: str, content_index: int, audio_end_ms: int) -> None:
         self._context.items.truncate(item_id, content_index, audio_end_ms)
-        self._save()
+        self._conversation_changed()
 
     def create_response(self, options: ResponseOptions) -> None:
         self._hear_waiting()
@@ -157,7 +163,7 @@ class Call:
             return
         if playback.cut:
             self._context.items.cut(playback)
-            self._save()
+            self._conversation_changed()
             return
         self._tell_heard(playback)
 
@@ -175,6 +181,7 @@ class Call:
 
     def _begin(self, *, greet: bool) -> None:
         self._context.outbox.put(SessionCreated(self._context.config, self._resumed))
+        self._prefilling.history_changed()
         if self._resumed:
             self._context.items.announce_all()
         if greet and not self._resumed:
@@ -215,7 +222,7 @@ class Call:
             self._context.outbox.put(CallErrorRaised("internal_error", "This answer failed; the call goes on."))
         elif turn.end is not None:
             self._speaking.finish(turn, Outcome(ResponseStatus.CANCELLED, reason=turn.end.value))
-        self._save()
+        self._conversation_changed()
         playback = turn.response.playback if turn.response is not None else None
         if playback is None or playback.over.is_set():
             if turn.committed.is_set() and turn.end is None:
@@ -228,6 +235,7 @@ class Call:
         """Wait until an answer has been heard to its end."""
         await playback.played_out()
         if playback.cut:
+            self._prefilling.history_changed()
             return
         playback.over.set()
         self._tell_heard(playback)
@@ -243,6 +251,10 @@ class Call:
         self._context.outbox.put(
             PlayoutHeard(ledger.item_id, ledger.heard_text(), ledger.played_ms, ledger.approximate)
         )
+
+    def _conversation_changed(self) -> None:
+        self._prefilling.history_changed()
+        self._save()
 
     def _save(self) -> None:
         self._context.engines.writer.submit(

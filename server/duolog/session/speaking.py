@@ -7,32 +7,32 @@ from dataclasses import replace
 
 import anyio
 
-from duolog.ports.llm import ChatMessage, GenerationRequest, Role
+from duolog.ports.errors import EngineRejected
+from duolog.ports.llm import ChatMessage, GenerationRequest, PromptEnd
 from duolog.ports.voice_choice import voice_for
 from duolog.serving.batcher import BatcherRequest, RequestClass
 from duolog.session.answering import Answer, VoiceStyle
 from duolog.session.context import CallContext, new_id
 from duolog.session.events import CallErrorRaised, ResponseStatus, TurnTimings
 from duolog.session.listening import Utterance
+from duolog.session.prefilling import Prefilling
+from duolog.session.prompts import Prompts
 from duolog.session.response import Outcome, Response
 from duolog.session.turn import Turn
 from duolog.telemetry import metrics
 from duolog.telemetry.metrics import Stage, record_turn
-from duolog.turns.conversation import ContentPart, Item, ItemRole, PartKind
-from duolog.turns.history import History
-
-REPLY_ROOM_SHARE = 0.8
-"""Of what the model's context leaves beside the answer, for the prompt: the estimate of its length is not exact."""
 
 
 class Speaking:
     """Answers the turns of one call."""
 
-    def __init__(self, context: CallContext, on_audible: Callable[[], None]) -> None:
+    def __init__(
+        self, context: CallContext, prompts: Prompts, prefilling: Prefilling, on_audible: Callable[[], None]
+    ) -> None:
         self._context = context
+        self._prompts = prompts
+        self._prefilling = prefilling
         self._on_audible = on_audible
-        budget = context.engines.context_tokens - context.config.sampling.max_tokens
-        self._history = History(max(256, int(budget * REPLY_ROOM_SHARE)))
 
     async def answer(self, turn: Turn) -> Outcome:
         """Make the answer; nothing leaves before the turn is committed. `finish` ends it."""
@@ -51,9 +51,17 @@ class Speaking:
         )
         answer = Answer(turn, turn.response, style, engines.batcher, engines.synthesizer)
         request = None if turn.spoken_text is not None else self._request(turn, turn.response, max_tokens)
-        outcome = await answer.run(
-            request, self._context.outbox, self._context.items.conversation, self._context.playbacks, self._on_audible
-        )
+        try:
+            outcome = await answer.run(
+                request,
+                self._context.outbox,
+                self._context.items.conversation,
+                self._context.playbacks,
+                self._on_audible,
+            )
+        finally:
+            if request is not None and turn.marks.first_token is not None:
+                self._prefilling.computed(request.generation.prompt_ids)
         if turn.transcript is None and turn.utterance is not None:
             return replace(outcome, status=ResponseStatus.FAILED, error="The user's speech could not be transcribed.")
         return outcome
@@ -77,26 +85,24 @@ class Speaking:
             self._context.outbox.put(CallErrorRaised("answer_failed", outcome.error or "The answer failed."))
 
     def _request(self, turn: Turn, response: Response, max_tokens: int) -> BatcherRequest:
-        config = self._context.config
-        messages = self._history.messages(turn.options.instructions or config.instructions, self._prompt_items(turn))
+        messages = self._prompts.answering(turn)
         generation = GenerationRequest(
             request_id=response.id,
-            messages=tuple(ChatMessage(Role(message.role.value), message.content) for message in messages),
-            sampling=replace(config.sampling, max_tokens=max_tokens),
+            messages=messages,
+            sampling=replace(self._context.config.sampling, max_tokens=max_tokens),
             session_id=self._context.session_id,
+            prompt_ids=self._prompt_ids(messages),
         )
+        self._prefilling.final(generation.prompt_ids)
         deadline = anyio.current_time() + self._context.options.first_token_budget_s
         return BatcherRequest(generation, RequestClass.FINAL, deadline)
 
-    def _prompt_items(self, turn: Turn) -> list[Item]:
-        items = list(self._context.items.conversation)
-        if turn.options.input_items is not None:
-            return [item for item in items if item.id in turn.options.input_items]
-        utterance, transcript = turn.utterance, turn.transcript
-        if utterance is None or transcript is None or any(item.id == utterance.item_id for item in items):
-            return items
-        part = ContentPart(PartKind.INPUT_AUDIO, transcript.text)
-        return [*items, Item(utterance.item_id, ItemRole.USER, (part,))]
+    def _prompt_ids(self, messages: tuple[ChatMessage, ...]) -> tuple[int, ...]:
+        """Empty where the template refuses: the engine then says so, and the answer is the apology."""
+        try:
+            return self._context.engines.batcher.prompt_ids(messages, PromptEnd.ANSWER)
+        except EngineRejected:
+            return ()
 
     def _timings(self, turn: Turn, utterance: Utterance, response: Response, outcome: Outcome) -> TurnTimings:
         marks = {stage: turn.marks.after_speech_ms(stage.value) for stage in Stage}

@@ -12,6 +12,7 @@ from duolog.ports.errors import EngineError
 from duolog.session.context import CallContext
 from duolog.session.events import ItemDeleted, TranscriptCompleted, TranscriptDelta, TranscriptFailed
 from duolog.session.listening import Utterance
+from duolog.session.prefilling import Prefilling
 from duolog.session.turn import Turn
 from duolog.telemetry import metrics
 from duolog.turns.agreement import StableWords
@@ -24,8 +25,9 @@ log = structlog.get_logger(__name__)
 class Understanding:
     """The transcripts of one call."""
 
-    def __init__(self, context: CallContext) -> None:
+    def __init__(self, context: CallContext, prefilling: Prefilling) -> None:
         self._context = context
+        self._prefilling = prefilling
         self._caption = StableWords()
         self._caption_item = ""
         self._partial_running = False
@@ -36,6 +38,7 @@ class Understanding:
         self._caption = StableWords()
         self._caption_item = item_id
         self._captioned_samples = 0
+        self._prefilling.history_changed()
 
     def wants_partial(self, available_samples: int) -> bool:
         """True where enough new audio came and the recognizer has time for it."""
@@ -61,6 +64,7 @@ class Understanding:
         delta = self._caption.push(transcript.text)
         if delta:
             self._context.outbox.put(TranscriptDelta(utterance.item_id, delta))
+            self._prefilling.caption(self._caption.text)
 
     async def final(self, turn: Turn, utterance: Utterance) -> bool:
         """Transcribe the turn. True where something was said that may be answered.

@@ -96,6 +96,15 @@ QUEUE_SECONDS = Histogram(
     buckets=STAGE_BUCKETS_S,
     registry=REGISTRY,
 )
+REQUESTS_ENDED = Counter(
+    "inference_requests_ended", "LLM requests that ended, by how.", ["class", "outcome"], registry=REGISTRY
+)
+REQUEST_ABORTED_SECONDS = Counter(
+    "inference_request_aborted_seconds",
+    "Time in the engine of LLM requests that were aborted there.",
+    ["class"],
+    registry=REGISTRY,
+)
 KV_CACHE_UTILIZATION = Gauge(
     "kv_cache_utilization_ratio", "Share of the KV cache in use by running requests.", ["replica"], registry=REGISTRY
 )

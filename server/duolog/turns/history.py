@@ -34,17 +34,22 @@ class History:
     def __init__(self, budget_tokens: int) -> None:
         self.budget_tokens = budget_tokens
         self._first_id: str | None = None
+        """Set when items were dropped."""
 
-    def messages(self, instructions: str, items: Iterable[Item]) -> tuple[Message, ...]:
-        """Instructions, then the items from the window on; drops the oldest half when they outgrow the budget."""
+    def messages(self, instructions: str, items: Iterable[Item], room_tokens: int = 0) -> tuple[Message, ...]:
+        """Instructions, then the items from the window on; drops the oldest half when they outgrow the budget.
+
+        `room_tokens` are to be left for what the user says next: asked for between turns, they make the prompt move
+        there and not when somebody waits for an answer.
+        """
         window = self._window([item for item in items if item.text])
-        cost = estimate_tokens(instructions)
+        cost = estimate_tokens(instructions) + room_tokens
         sizes = [estimate_tokens(item.text) for item in window]
         if cost + sum(sizes) > self.budget_tokens:
             while len(window) > 1 and cost + sum(sizes) > self.budget_tokens * KEEP_AFTER_TRIM:
                 window, sizes = window[1:], sizes[1:]
             window = _from_user_turn(window)
-        self._first_id = window[0].id if window else None
+            self._first_id = window[0].id if window else None
         head = (Message(ItemRole.SYSTEM, instructions),) if instructions else ()
         return head + _merge(window)
 
