@@ -19,6 +19,7 @@ from faster_whisper import WhisperModel
 from numpy.typing import NDArray
 
 from duolog.adapters.model_thread import StopFlag
+from duolog.adapters.whisper_chinese import normalised
 from duolog.audio.levels import quietest_point
 from duolog.ports.asr import SAMPLE_RATE_HZ, Transcript, TranscriptionRequest
 from duolog.ports.errors import EngineRejected
@@ -54,6 +55,7 @@ class Piece:
     """Log-mel, shape (mels, frames), of the audio alone."""
     audio_s: float
     language: str | None
+    expected: tuple[str, ...]
 
     @property
     def token_cap(self) -> int:
@@ -86,6 +88,8 @@ class WhisperWindow:
         self._languages = frozenset(loaded.supported_languages)
         self._multilingual = bool(loaded.model.is_multilingual)
         self._end_of_text = self._token("<|endoftext|>")
+        if self._multilingual:
+            normalised("", "zh")  # Loads the dictionaries now instead of in the first utterance.
 
     def transcribe(self, requests: Sequence[TranscriptionRequest], stop: StopFlag) -> list[Transcript]:
         """Raises EngineRejected; JobStopped between steps."""
@@ -114,7 +118,7 @@ class WhisperWindow:
 
     def _pieces(self, request: TranscriptionRequest) -> list[Piece]:
         return [
-            Piece(self._log_mel(samples), len(samples) / SAMPLE_RATE_HZ, request.language)
+            Piece(self._log_mel(samples), len(samples) / SAMPLE_RATE_HZ, request.language, request.expected)
             for samples in _cut(request.samples)
             if len(samples) >= MIN_SAMPLES
         ]
@@ -159,7 +163,7 @@ class WhisperWindow:
         tokens = result.sequences_ids[0]
         text = self._tokenizer.decode([token for token in tokens if token < self._end_of_text]).strip()
         return Decoded(
-            text=text,
+            text=normalised(text, language),
             language=language,
             tokens=len(tokens),
             mean_logprob=result.scores[0] * len(tokens) / (len(tokens) + 1),
@@ -173,8 +177,8 @@ class WhisperWindow:
             return ["en"] * len(pieces)
         if all(piece.language is not None for piece in pieces):
             return [piece.language or "en" for piece in pieces]
-        detected = [ranking[0][0].strip("<|>") for ranking in self._model.detect_language(encoded)]
-        return [piece.language or found for piece, found in zip(pieces, detected, strict=True)]
+        rankings = self._model.detect_language(encoded)
+        return [piece.language or _likeliest(ranking, piece) for piece, ranking in zip(pieces, rankings, strict=True)]
 
     def _prompt(self, language: str) -> list[int]:
         task = ["<|startoftranscript|>"]
@@ -185,6 +189,12 @@ class WhisperWindow:
     def _token(self, text: str) -> int:
         token: int = self._tokenizer.token_to_id(text)
         return token
+
+
+def _likeliest(ranking: Sequence[tuple[str, float]], piece: Piece) -> str:
+    """Of the expected languages, or of all where none was named."""
+    codes = [token.strip("<|>") for token, _ in ranking]
+    return next((code for code in codes if code in piece.expected), codes[0])
 
 
 def _cut(samples: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:

@@ -20,9 +20,11 @@ class TranscriptionRequest:
     samples: NDArray[np.float32]
     """Shape (n,), mono, 16 kHz, -1 to 1."""
     language: str | None
-    """ISO 639-1 code, or None to detect it (costs a full encoder window)."""
+    """ISO 639-1 code, or None to detect it."""
     partial: bool = False
     """True: a quick greedy decode whose last words may change. False: the best the engine can do."""
+    expected: tuple[str, ...] = ()
+    """Where `language` is None: the languages it can be; empty: any."""
 
 
 @dataclass(frozen=True, slots=True)

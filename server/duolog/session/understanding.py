@@ -52,7 +52,7 @@ class Understanding:
         self._partial_running = True
         self._captioned_samples = len(utterance.samples)
         try:
-            request = TranscriptionRequest(utterance.samples, self._context.config.language, partial=True)
+            request = self._request(utterance, partial=True)
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
             log.warning("partial transcript failed", error=str(error))
@@ -71,7 +71,7 @@ class Understanding:
 
         A failed recognizer is told to the client, and the turn goes on with the persona's apology.
         """
-        request = TranscriptionRequest(utterance.samples, self._context.config.language)
+        request = self._request(utterance, partial=False)
         try:
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
@@ -91,6 +91,12 @@ class Understanding:
             return True
         await turn.committed.wait()
         return False
+
+    def _request(self, utterance: Utterance, *, partial: bool) -> TranscriptionRequest:
+        """Where the client leaves the language open, it is one of the persona's."""
+        return TranscriptionRequest(
+            utterance.samples, self._context.config.language, partial, expected=self._context.persona.languages
+        )
 
     def publish(self, turn: Turn) -> None:
         """Tell the client the final transcript, once, when the turn is committed and the transcript is there."""
