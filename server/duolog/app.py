@@ -30,6 +30,7 @@ from duolog.serving.policies import DirectPolicy
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
+from duolog.serving.turn_judge import TurnJudge
 from duolog.session.call import Call
 from duolog.session.engines import CallOptions, Engines
 from duolog.session.switchboard import CallRequest, Switchboard
@@ -113,6 +114,8 @@ class Application:
         async with AsyncExitStack() as stack:
             for adapter in (self._adapters.asr, self._adapters.tts, self._adapters.llm, self._adapters.store):
                 stack.push_async_callback(adapter.aclose)
+            if self._adapters.turn_detector is not None:
+                stack.push_async_callback(self._adapters.turn_detector.aclose)
             async with anyio.create_task_group() as tasks:
                 self._start(tasks)
                 yield
@@ -138,6 +141,16 @@ class Application:
                 self._health.set(name, ready=False, detail=str(error))
             else:
                 self._health.set(name, ready=True, detail="warm")
+        await self._warm_up_turn_detector()
+
+    async def _warm_up_turn_detector(self) -> None:
+        """Calls do without it: nobody waits for it."""
+        if self._adapters.turn_detector is None:
+            return
+        try:
+            await self._adapters.turn_detector.warm_up()
+        except DuologError as error:
+            log.warning("no end-of-turn model; turns end by the text and the silence", error=str(error))
 
     async def _watch_llm(self) -> None:
         """Warm the model up when it appears, and again after it was gone."""
@@ -175,6 +188,7 @@ class Application:
             await anyio.sleep(1)
 
     def _new_switchboard(self) -> Switchboard:
+        detector = self._adapters.turn_detector
         engines = Engines(
             recognizer=self._recognizer,
             batcher=self._batcher,
@@ -183,6 +197,7 @@ class Application:
             writer=self._writer,
             clock=self._clock,
             context_tokens=self._adapters.llm.context_tokens,
+            turn_judge=TurnJudge(detector) if detector is not None else None,
         )
         options = CallOptions(prefix_padding_ms=self._settings.vad.prefix_padding_ms)
         return Switchboard(

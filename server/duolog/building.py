@@ -8,17 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
 from duolog.adapters.redis_store import RedisOptions, RedisSessionStore
 from duolog.cores import CoreMap, machine_cores, share_cores
 from duolog.models.manifest import load_manifest
 from duolog.models.store import ModelStore
 from duolog.ports.asr import SpeechRecognizer
+from duolog.ports.errors import ModelMissing
 from duolog.ports.llm import LanguageModel
 from duolog.ports.store import SessionStore
 from duolog.ports.tts import SpeechSynthesizer
+from duolog.ports.turn_detector import TurnDetector
 from duolog.ports.vad import VoiceActivityDetectorFactory
-from duolog.settings import LlmEngine, Settings, SpeechEngine
+from duolog.settings import LlmEngine, Settings, SpeechEngine, TurnDetectorEngine
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,7 @@ class Adapters:
 
     asr: SpeechRecognizer
     vad: VoiceActivityDetectorFactory
+    turn_detector: TurnDetector | None
     llm: LanguageModel
     tts: SpeechSynthesizer
     store: SessionStore
@@ -39,6 +46,7 @@ def build_adapters(settings: Settings) -> Adapters:
     return Adapters(
         asr=_recognizer(settings, store, cores),
         vad=_vad(settings),
+        turn_detector=_turn_detector(settings, store, cores),
         llm=_language_model(settings, store),
         tts=_synthesizer(settings, store, cores),
         store=_session_store(settings),
@@ -64,6 +72,25 @@ def _vad(settings: Settings) -> VoiceActivityDetectorFactory:
     from duolog.adapters.silero_vad import SileroVad  # noqa: PLC0415
 
     return SileroVad
+
+
+def _turn_detector(settings: Settings, store: ModelStore, cores: CoreMap) -> TurnDetector | None:
+    """None where none is wanted, or the model is not there: calls do without."""
+    if settings.turn_detector.engine is TurnDetectorEngine.NONE:
+        return None
+    if settings.turn_detector.engine is TurnDetectorEngine.SCRIPTED:
+        from duolog.adapters.scripted_turn_detector import ScriptedTurnDetector  # noqa: PLC0415
+
+        return ScriptedTurnDetector()
+    from duolog.adapters.smart_turn import SmartTurn  # noqa: PLC0415
+
+    if settings.turn_detector.model is not None:
+        return SmartTurn(settings.turn_detector.model, cores=frozenset(cores.asr))
+    try:
+        return SmartTurn(store.path(store.manifest.profile(settings.profile).turn), cores=frozenset(cores.asr))
+    except ModelMissing as error:
+        log.warning("no end-of-turn model; turns end by the text and the silence", error=str(error))
+        return None
 
 
 def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:

@@ -33,12 +33,26 @@ class Priority(StrEnum):
     HIGH = "high"
 
 
+class Endpointing(StrEnum):
+    """What ends the user's turn."""
+
+    SEMANTIC = "semantic"
+    """A pause after what sounds and reads complete; the less it does, the longer the pause must be."""
+    SILENCE = "silence"
+    """Always the same silence."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnTaking:
     """How patient a persona is."""
 
+    endpointing: Endpointing = Endpointing.SEMANTIC
     silence_ms: Annotated[int, Field(ge=100, le=5_000)] = 500
-    """Silence after which the user's turn has ended."""
+    """With `endpointing: silence`: silence after which the user's turn has ended."""
+    shortest_wait_ms: Annotated[int, Field(ge=200, le=2_000)] = 300
+    """With `endpointing: semantic`: silence that is waited even where all seems said."""
+    longest_wait_ms: Annotated[int, Field(ge=500, le=8_000)] = 2_500
+    """With `endpointing: semantic`: silence after which the turn is over, whatever was said."""
     min_speech_ms: Annotated[int, Field(ge=32, le=2_000)] = 120
     """Voiced sound shorter than this is no turn."""
     max_turn_s: Annotated[float, Field(ge=2, le=600)] = 60.0

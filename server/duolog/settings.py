@@ -58,6 +58,14 @@ class LlmEngine(StrEnum):
     SCRIPTED = "scripted"
 
 
+class TurnDetectorEngine(StrEnum):
+    MODEL = "model"
+    """Smart Turn, where its weights are."""
+    SCRIPTED = "scripted"
+    NONE = "none"
+    """Turns end by the text and the silence alone."""
+
+
 class BatchPolicy(StrEnum):
     DIRECT = "direct"
     """Every request passes at once."""
@@ -131,6 +139,13 @@ class VadSettings:
     """Voice probability from which a window counts as speech."""
     prefix_padding_ms: Annotated[int, Field(ge=0, le=2_000)] = 300
     """Sound kept from before the voice was noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetectorSettings:
+    engine: TurnDetectorEngine = TurnDetectorEngine.MODEL
+    model: Path | None = None
+    """Folder with `smart-turn-v3.2-cpu.onnx`; None: the profile's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +237,7 @@ class Settings:
     personas: PersonaSettings = field(default_factory=PersonaSettings)
     asr: AsrSettings = field(default_factory=AsrSettings)
     vad: VadSettings = field(default_factory=VadSettings)
+    turn_detector: TurnDetectorSettings = field(default_factory=TurnDetectorSettings)
     llm: LlmSettings = field(default_factory=LlmSettings)
     tts: TtsSettings = field(default_factory=TtsSettings)
     store: StoreSettings = field(default_factory=StoreSettings)

@@ -16,13 +16,15 @@ from duolog.adapters.scripted_asr import Script, ScriptedRecognizer, count_aloud
 from duolog.adapters.scripted_llm import Line, ScriptedLanguageModel, ScriptedOptions
 from duolog.adapters.scripted_tts import ScriptedSynthesizer
 from duolog.adapters.scripted_vad import ScriptedVad
-from duolog.personas import Persona, TurnTaking
+from duolog.personas import Endpointing, Persona, TurnTaking
 from duolog.ports.llm import Sampling
+from duolog.ports.turn_detector import TurnDetector
 from duolog.serving.batcher import Batcher
 from duolog.serving.policies import DirectPolicy
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
+from duolog.serving.turn_judge import TurnJudge
 from duolog.session.call import Call
 from duolog.session.control import PlayoutReport
 from duolog.session.engines import CallOptions, Engines
@@ -54,7 +56,7 @@ def persona(**changes: object) -> Persona:
         "apology": "Sorry, my mind went blank.",
         "voice": "scripted",
         "sampling": Sampling(max_tokens=400),
-        "turn_taking": TurnTaking(silence_ms=500),
+        "turn_taking": TurnTaking(endpointing=Endpointing.SILENCE, silence_ms=500),
     }
     return Persona(**(fields | changes))  # type: ignore[arg-type]
 
@@ -189,6 +191,7 @@ async def world(
     one: Persona | None = None,
     max_calls: int = 8,
     options: CallOptions | None = None,
+    turn_detector: TurnDetector | None = None,
 ) -> AsyncGenerator[World, None]:
     asr = ScriptedRecognizer(script, final_delay_s=asr_delay_s, partial_delay_s=0.05)
     llm = ScriptedLanguageModel(ScriptedOptions(lines=lines or {}))
@@ -204,6 +207,7 @@ async def world(
         writer=writer,
         clock=TestClock(),
         context_tokens=llm.context_tokens,
+        turn_judge=TurnJudge(turn_detector) if turn_detector is not None else None,
     )
     switchboard = Switchboard(engines, lambda _: chosen, store, options or CallOptions(), max_calls)
     async with anyio.create_task_group() as tasks:

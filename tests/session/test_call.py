@@ -10,7 +10,7 @@ from tests.session.harness import loudness, persona, world
 
 from duolog.adapters.scripted_asr import in_order
 from duolog.adapters.scripted_llm import Fault, Line
-from duolog.personas import TurnTaking
+from duolog.personas import Endpointing, TurnTaking
 from duolog.ports.errors import EngineUnavailable, Overloaded, RequestRefused
 from duolog.ports.llm import Role
 from duolog.session.config import Modality, ResponseOptions
@@ -223,7 +223,8 @@ async def test_cough_over_the_bot_does_not_stop_it() -> None:
 
 
 async def test_bot_that_may_not_be_interrupted_finishes_and_then_answers() -> None:
-    one = persona(turn_taking=TurnTaking(silence_ms=500, interruptible=False))
+    patience = TurnTaking(endpointing=Endpointing.SILENCE, silence_ms=500, interruptible=False)
+    one = persona(turn_taking=patience)
     async with world(lines={"*": Line(LONG)}, one=one) as w, w.call() as caller:
         await caller.say(1.0)
         await caller.wait_for(AudioDelta)

@@ -10,6 +10,7 @@ from duolog.serving.batcher import Batcher
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
+from duolog.serving.turn_judge import TurnJudge
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Engines:
     clock: WallClock
     context_tokens: int
     """Of the chat model, prompt and answer together."""
+    turn_judge: TurnJudge | None = None
+    """None: no end-of-turn model; turns end by the text and the silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class CallOptions:
     """Voice over the bot for this long interrupts it."""
     speculate_after_ms: int = 64
     """Silence after which the turn is transcribed and answered ahead of its end."""
+    judge_after_ms: int = 200
+    """Silence after which the end-of-turn model is asked: it needs to hear some."""
     max_speculations: int = 6
     """Per turn; then the turn waits for its end."""
     first_token_budget_s: float = 0.5

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import anyio
 import structlog
 
-from duolog.personas import Persona
+from duolog.personas import Endpointing, Persona
 from duolog.ports.errors import EngineError, Overloaded
 from duolog.ports.store import SessionStore, StoredSession
 from duolog.session.call import Call
-from duolog.session.config import ServerVad, SessionConfig
+from duolog.session.config import SemanticVad, ServerVad, SessionConfig, TurnDetection
 from duolog.session.context import CallContext, new_id
 from duolog.session.engines import CallOptions, Engines
 from duolog.session.items import Items
@@ -142,13 +142,20 @@ def default_config(persona: Persona, request: CallRequest, options: CallOptions)
         voice=persona.voice,
         language=persona.spoken_language,
         sampling=persona.sampling,
-        turn_detection=ServerVad(
-            prefix_padding_ms=options.prefix_padding_ms,
-            silence_duration_ms=persona.turn_taking.silence_ms,
-            interrupt_response=persona.turn_taking.interruptible,
-        ),
+        turn_detection=_turn_detection(persona, options),
         speed=persona.speed,
         input_rate_hz=request.input_rate_hz,
         output_rate_hz=request.output_rate_hz,
         greeting=persona.greeting,
+    )
+
+
+def _turn_detection(persona: Persona, options: CallOptions) -> TurnDetection:
+    patience = persona.turn_taking
+    if patience.endpointing is Endpointing.SEMANTIC:
+        return SemanticVad(interrupt_response=patience.interruptible)
+    return ServerVad(
+        prefix_padding_ms=options.prefix_padding_ms,
+        silence_duration_ms=patience.silence_ms,
+        interrupt_response=patience.interruptible,
     )

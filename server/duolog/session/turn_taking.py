@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from numpy.typing import NDArray
 
 from duolog.ports.errors import RequestRefused
-from duolog.session.config import Eagerness, ResponseOptions, SemanticVad, ServerVad, SessionConfig
+from duolog.session.config import ResponseOptions, SemanticVad, ServerVad, SessionConfig
 from duolog.session.context import CallContext, new_id
 from duolog.session.events import (
     InputCleared,
@@ -22,6 +22,7 @@ from duolog.session.events import (
     StateChanged,
 )
 from duolog.session.listening import Ear, Utterance
+from duolog.session.pause_watch import PauseWatch, first_delay_ms
 from duolog.session.runner import TurnRunner
 from duolog.session.turn import Marks, Turn, TurnEnd
 from duolog.session.understanding import Understanding
@@ -30,7 +31,6 @@ from duolog.turns.activity import SAMPLES_PER_MS, ActivityOptions, VoiceEvent, V
 from duolog.turns.conversation import ContentPart, Item, ItemRole, ItemStatus, PartKind
 from duolog.turns.machine import Bot, Floor, TurnAction, TurnEvent, User, advance
 
-EAGERNESS_SILENCE_MS = {Eagerness.LOW: 1_000, Eagerness.MEDIUM: 700, Eagerness.HIGH: 400}
 MIN_COMMIT_MS = 100
 """Shortest audio a client may commit by hand, as the OpenAI API has it."""
 
@@ -73,6 +73,7 @@ class TurnTaking:
         config = context.config
         self.ear = Ear(context.engines.vad(), self._activity(config), config.input_rate_hz, self._preroll_ms(config))
         self.ear.keep_all = self._manual
+        self._pauses = PauseWatch(context, self.ear.activity, tasks)
 
     @property
     def _manual(self) -> bool:
@@ -88,6 +89,7 @@ class TurnTaking:
 
     def hear(self, samples: NDArray[np.int16]) -> None:
         """Microphone audio, in order."""
+        self._pauses.consider(self._turn, self._sound)
         for event in self.ear.hear(samples, anyio.current_time()):
             if not self._manual:
                 self._on_voice(event)
@@ -174,6 +176,7 @@ class TurnTaking:
 
     def _on_voice(self, event: VoiceEvent) -> None:
         self._voice_event = event
+        self._pauses.on_voice(event)
         self._advance(_TURN_EVENTS[event.kind])
 
     def _advance(self, event: TurnEvent) -> None:
@@ -256,7 +259,7 @@ class TurnTaking:
         outbox.put(ItemAdded(item, previous))
         outbox.put(ItemDone(item, previous))
         turn.marks.endpoint = anyio.current_time()
-        turn.silence_wait_ms = self.ear.activity.endpoint_ms
+        turn.silence_wait_ms = self._pauses.waited_ms
         turn.committed.set()
         self._understanding.publish(turn)
 
@@ -280,6 +283,9 @@ class TurnTaking:
             self._context.session_id, ResponseOptions(), utterance=utterance, marks=Marks(heard=utterance.heard_at)
         )
 
+    def _sound(self) -> NDArray[np.float32]:
+        return self.ear.utterance(self._item_id).samples
+
     def _still_speaking(self, item_id: str) -> bool:
         return self._floor.user is not User.QUIET and item_id == self._item_id
 
@@ -290,7 +296,7 @@ class TurnTaking:
         if isinstance(detection, ServerVad):
             patience_ms, threshold = detection.silence_duration_ms, detection.threshold
         elif isinstance(detection, SemanticVad):
-            patience_ms = EAGERNESS_SILENCE_MS.get(detection.eagerness, patience_ms)
+            patience_ms = first_delay_ms(self._context)
         return ActivityOptions(
             on_probability=threshold,
             off_probability=min(threshold, max(0.05, threshold - 0.15)),

@@ -72,6 +72,11 @@ class VoiceActivity:
         return self._voiced_samples // SAMPLES_PER_MS
 
     @property
+    def silence_ms(self) -> int:
+        """Length of the pause that is running; 0 where none is."""
+        return (self._now - self._last_voice) // SAMPLES_PER_MS if self._paused else 0
+
+    @property
     def voiced(self) -> bool:
         """The last window held voice."""
         return self._voiced

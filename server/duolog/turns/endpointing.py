@@ -1,0 +1,131 @@
+"""How long a pause is waited before it is the end of the turn. Pure: evidence and habits in, milliseconds out.
+
+| what is known | delay |
+|---|---|
+| the model says it is over, the text has come and does not say that more is to come | `sure_ms` |
+| the model is not sure, or has no opinion; or the text has not come, or says too little | `unsure_ms` |
+| the model says it goes on, or the text does | `unfinished_ms` |
+| both do, or something is being dictated (numbers, addresses, letters, lists) | `dictation_ms` |
+
+All are scaled by the persona's or the client's patience, stretched to this speaker's own pauses, and held in bounds.
+The evidence arrives during the pause: a delay that has passed when it is decided ends the turn at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from duolog.turns.completeness import Unfinished, unfinished
+from duolog.turns.wording import words_of
+
+DICTATION = frozenset({Unfinished.NUMBER, Unfinished.ADDRESS, Unfinished.SPELLING, Unfinished.LIST})
+
+
+@dataclass(frozen=True, slots=True)
+class PauseEvidence:
+    """What is known of a running pause."""
+
+    probability: float | None = None
+    """That the turn is over, by the end-of-turn model; None: not yet, or it has nothing to say."""
+    text: str | None = None
+    """Transcript of the utterance up to the pause; None: not yet. Empty: nothing that could be understood."""
+    language: str | None = None
+    """ISO 639-1 code of `text`; None: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointingRule:
+    """The numbers of the table. Measured: docs/decisions/0007."""
+
+    sure_ms: int = 300
+    unsure_ms: int = 700
+    unfinished_ms: int = 1_500
+    dictation_ms: int = 2_000
+    sure_probability: float = 0.7
+    unfinished_probability: float = 0.3
+    short_words: int = 1
+    """The model is erratic on utterances of no more words than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """A persona's bounds, and the factor on everything between them."""
+
+    shortest_ms: int = 300
+    longest_ms: int = 2_500
+    factor: float = 1.0
+
+
+class SpeakerHabit:
+    """How one speaker pauses within their turns, as far as the call has shown it."""
+
+    REMEMBERED = 8
+    MARGIN_MS = 150
+    KNOWN = 3
+    """Pauses after which the habit counts."""
+    CUT_TURNS = 4
+    """A cut makes for more patience during this many turns."""
+
+    def __init__(self) -> None:
+        self._pauses: deque[int] = deque(maxlen=self.REMEMBERED)
+        self._cut_ms = 0
+        self._cut_turns_left = 0
+
+    def went_on(self, pause_ms: int) -> None:
+        """They paused for so long within a turn."""
+        self._pauses.append(pause_ms)
+
+    def was_cut(self, pause_ms: int) -> None:
+        """The turn was called over, and they went on after `pause_ms` as if it had not been."""
+        self._pauses.append(pause_ms)
+        self._cut_ms, self._cut_turns_left = max(pause_ms, self._cut_ms), self.CUT_TURNS
+
+    def turn_ended(self) -> None:
+        """A turn ended."""
+        self._cut_turns_left = max(0, self._cut_turns_left - 1)
+        if not self._cut_turns_left:
+            self._cut_ms = 0
+
+    @property
+    def least_ms(self) -> int:
+        """Even where all seems over: more than the pause they were cut in; 0 where they were not."""
+        return self._cut_ms + self.MARGIN_MS if self._cut_ms else 0
+
+    @property
+    def usual_ms(self) -> int:
+        """Long enough for three of four of their pauses; 0 where too few are known."""
+        if len(self._pauses) < self.KNOWN:
+            return 0
+        return sorted(self._pauses)[len(self._pauses) * 3 // 4] + self.MARGIN_MS
+
+
+DEFAULT_RULE = EndpointingRule()
+
+
+def endpoint_delay_ms(
+    evidence: PauseEvidence, patience: Patience, habit: SpeakerHabit, rule: EndpointingRule = DEFAULT_RULE
+) -> int:
+    """Silence after which the turn is over, as things stand in this pause."""
+    base = _base_ms(evidence, rule)
+    if base <= rule.sure_ms:
+        wanted = max(base * patience.factor, min(habit.least_ms, rule.unsure_ms * patience.factor))
+    else:
+        wanted = max(base * patience.factor, min(habit.usual_ms, rule.unfinished_ms * patience.factor))
+    return round(min(max(wanted, patience.shortest_ms), patience.longest_ms))
+
+
+def _base_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int:
+    reason = unfinished(evidence.text, evidence.language) if evidence.text else None
+    sounds_unfinished = evidence.probability is not None and evidence.probability < rule.unfinished_probability
+    if reason in DICTATION or (reason is not None and sounds_unfinished):
+        return rule.dictation_ms
+    if reason is not None or sounds_unfinished:
+        return rule.unfinished_ms
+    return rule.sure_ms if _is_sure(evidence, rule) else rule.unsure_ms
+
+
+def _is_sure(evidence: PauseEvidence, rule: EndpointingRule) -> bool:
+    if evidence.probability is None or evidence.probability < rule.sure_probability:
+        return False
+    return bool(evidence.text) and len(words_of(evidence.text or "")) > rule.short_words
