@@ -14,6 +14,9 @@ from pathlib import Path
 from duolog.settings import Settings
 
 SYSFS = Path("/sys/devices/system/cpu")
+CPUINFO = Path("/proc/cpuinfo")
+BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
+"""As x86-64 and 64-bit Arm name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +63,15 @@ def _is_twin(core: int, sysfs: Path, seen: set[str]) -> bool:
         return True
     seen.add(siblings)
     return False
+
+
+def has_bfloat16(cpuinfo: Path = CPUINFO) -> bool:
+    """The processor computes in bfloat16; False where that cannot be found out."""
+    try:
+        text = cpuinfo.read_text()
+    except OSError:
+        return False
+    flags = {
+        flag for line in text.splitlines() if line.lower().startswith(("flags", "features")) for flag in line.split()
+    }
+    return bool(flags & BFLOAT16_FLAGS)

@@ -66,6 +66,16 @@ class TurnDetectorEngine(StrEnum):
     """Turns end by the text and the silence alone."""
 
 
+class Dtype(StrEnum):
+    """How vLLM computes."""
+
+    AUTO = "auto"
+    """On a CPU `bfloat16` where the processor has instructions for it, else `float32`; on a GPU vLLM's choice."""
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+
+
 class BatchPolicy(StrEnum):
     DIRECT = "direct"
     """Every request passes at once."""
@@ -160,6 +170,8 @@ class LlmSettings:
     """Of the own vLLM."""
     served_name: str = "duolog"
     """Name under which the own vLLM serves the model."""
+    dtype: Dtype = Dtype.AUTO
+    """Number format of the own vLLM: a processor without bfloat16 instructions prefills 6 to 10 times faster in float32."""
     kv_cache_gib: Count = 1
     """Memory for the key-value cache of the own vLLM, on a CPU; vLLM takes whole GiB only."""
     max_model_len: Annotated[int, Field(ge=256)] = 4_096

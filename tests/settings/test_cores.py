@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duolog.cores import CoreMap, machine_cores, share_cores, vllm_binding
+from duolog.cores import CoreMap, has_bfloat16, machine_cores, share_cores, vllm_binding
 from duolog.settings import AsrSettings, LlmSettings, Settings
 
 pytestmark = pytest.mark.pure
@@ -64,3 +64,22 @@ def test_two_twins_alone_count_as_two_cores(tmp_path: Path, monkeypatch: pytest.
         (folder := tmp_path / f"cpu{core}" / "topology").mkdir(parents=True)
         (folder / "thread_siblings_list").write_text("0-1\n")
     assert machine_cores(tmp_path) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "expected"),
+    [
+        ("model name : AMD EPYC\nflags\t\t: fpu avx2 fma avx512f avx512_bf16\n", True),
+        ("flags\t\t: fpu avx2 fma\n", False),
+        ("model name : bf16 machine\nflags : avx2\n", False),
+        ("Features\t: fp asimd bf16\n", True),
+    ],
+)
+def test_bfloat16_is_read_from_the_processors_flags(tmp_path: Path, cpuinfo: str, expected: bool) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text(cpuinfo)
+    assert has_bfloat16(file) is expected
+
+
+def test_unknown_processor_has_no_bfloat16(tmp_path: Path) -> None:
+    assert not has_bfloat16(tmp_path / "absent")

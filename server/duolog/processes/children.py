@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from duolog.cores import machine_cores, share_cores, vllm_binding
+from duolog.cores import has_bfloat16, machine_cores, share_cores, vllm_binding
 from duolog.ports.errors import ConfigurationError
 from duolog.processes.child import ChildSpec
 from duolog.processes.port_claims import PortClaim
 from duolog.processes.probes import answers_http, answers_ping
-from duolog.settings import LlmSettings, Settings
+from duolog.settings import Dtype, LlmSettings, Settings
 
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "[::1]"}
@@ -114,6 +114,10 @@ def vllm_flags(llm: LlmSettings, *, on_cpu: bool) -> list[str]:
         **COMMON_FLAGS,
         **(CPU_FLAGS if on_cpu else GPU_FLAGS),
     }
+    if llm.dtype is not Dtype.AUTO:
+        flags["--dtype"] = llm.dtype.value
+    elif on_cpu:
+        flags["--dtype"] = (Dtype.BFLOAT16 if has_bfloat16() else Dtype.FLOAT32).value
     if llm.api_key:
         flags["--api-key"] = llm.api_key
     for flag in llm.extra_flags:
