@@ -61,12 +61,18 @@ class Call:
         self._options = options
         self._observer = observer
         self._ended: str | None = None
+        self._greeting = self._begin_greeting() if options.greeting else None
+        """Begun with the call: the greeting may come at once."""
 
     async def listen(self) -> Turn:
         """Hear out what the server says unasked (the greeting). Raises CallFailed."""
+        turn, self._greeting = self._greeting or self._begin_greeting(), None
+        await self._hear_out(turn)
+        return turn
+
+    def _begin_greeting(self) -> Turn:
         turn = self.log.begin_turn("greeting", anyio.current_time())
         turn.last_voiced_s = anyio.current_time()
-        await self._hear_out(turn)
         return turn
 
     async def say(self, samples: NDArray[np.int16], label: str) -> Turn:
@@ -148,7 +154,7 @@ class Call:
         event = parse_message(message)
         for reply in self.log.on_message(event, now_s):
             await self._writer.send_event(reply)
-        if text_field(event, "type") == "error" and not self.log.turns:
+        if text_field(event, "type") == "error" and not (self.log.ready and self.log.turns):
             self._end(f"The server refused the call: {text_field(event, 'error', 'message')}")
         if self._observer is not None:
             self._observer(event)
