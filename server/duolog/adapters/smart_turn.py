@@ -8,6 +8,14 @@ import numpy as np
 import onnxruntime
 from faster_whisper.feature_extractor import FeatureExtractor
 from numpy.typing import NDArray
+from onnxruntime.capi.onnxruntime_pybind11_state import (
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    NoSuchFile,
+    RuntimeException,
+)
 
 from duolog.adapters.model_thread import ModelThread, StopFlag
 from duolog.ports.errors import EngineRejected, EngineUnavailable, ModelMissing
@@ -18,6 +26,7 @@ WINDOW_SAMPLES = int(WINDOW_S * SAMPLE_RATE_HZ)
 INPUT_NAME = "input_features"
 VARIANCE_FLOOR = 1e-7
 """As in the feature extractor the model was trained with."""
+VENDOR_ERRORS = (Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, NoSuchFile, RuntimeException, RuntimeError)
 
 
 class SmartTurn:
@@ -53,7 +62,7 @@ class SmartTurn:
         stop.check()
         try:
             (output,) = self._loaded().run(None, {INPUT_NAME: features})
-        except RuntimeError as error:
+        except VENDOR_ERRORS as error:
             raise EngineUnavailable(f"Smart Turn failed: {error}", engine="turn") from error
         return float(np.clip(np.asarray(output).reshape(-1)[0], 0.0, 1.0))
 
@@ -75,7 +84,7 @@ class SmartTurn:
                 self._session = onnxruntime.InferenceSession(
                     str(self._file), options, providers=["CPUExecutionProvider"]
                 )
-            except RuntimeError as error:
+            except VENDOR_ERRORS as error:
                 raise ModelMissing(
                     f"{self._file} cannot be loaded ({error}); delete it and run `duolog models prepare`."
                 ) from error
