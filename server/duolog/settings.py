@@ -171,7 +171,7 @@ class LlmSettings:
     served_name: str = "duolog"
     """Name under which the own vLLM serves the model."""
     dtype: Dtype = Dtype.AUTO
-    """Number format of the own vLLM: a processor without bfloat16 instructions prefills 6 to 10 times faster in float32."""
+    """Number format of the own vLLM: a CPU without bfloat16 instructions prefills 6 to 10 times faster in float32."""
     kv_cache_gib: Count = 1
     """Memory for the key-value cache of the own vLLM, on a CPU; vLLM takes whole GiB only."""
     max_model_len: Annotated[int, Field(ge=256)] = 4_096
