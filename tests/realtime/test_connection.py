@@ -240,12 +240,17 @@ async def test_stale_audio_never_leaves_after_a_flush(visit: Visit, house: FakeH
         assert kinds == [1, "flush", 2]
 
 
-async def test_errors_of_the_call_are_told(visit: Visit, house: FakeHouse) -> None:
-    async with visit() as client:
+async def test_errors_of_the_call_are_told_where_they_do_no_harm(visit: Visit, house: FakeHouse) -> None:
+    async with visit(query="duolog=1") as client:
         await client.until("session.created")
         house.calls[0].say(CallErrorRaised("llm_unavailable", "The language model does not answer."))
         error = (await client.until("error"))["error"]
         assert (error["code"], error["type"], error["event_id"]) == ("llm_unavailable", "server_error", None)
+    async with visit() as client:
+        await client.until("session.created")
+        house.calls[1].say(CallErrorRaised("llm_unavailable", "The language model does not answer."))
+        house.calls[1].say(InputCleared())
+        assert (await client.event())["type"] == "input_audio_buffer.cleared"
 
 
 async def test_a_client_that_never_reads_is_closed(visit: Visit, house: FakeHouse) -> None:

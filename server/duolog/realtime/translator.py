@@ -115,7 +115,9 @@ class Translator:
 
     @_frames.register
     def _(self, event: CallErrorRaised) -> Iterator[Frame]:
-        yield self.frame(error_json(event.message, code=event.code, kind=event.kind))
+        # Plain clients are told by what failed (`response.done`, `…transcription.failed`): some hang up on any `error`.
+        if self._extensions:
+            yield self.frame(error_json(event.message, code=event.code, kind=event.kind))
 
     # Input audio
 
