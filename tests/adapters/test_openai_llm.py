@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,6 +27,7 @@ from tests.llm_server import (
     serving,
     streams,
 )
+from tests.tokenizer_folder import GREETING_IDS, write_tokenizer
 
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
 from duolog.adapters.openai_stream import SPECIAL_TOKENS, SpecialTokenGuard
@@ -39,6 +43,7 @@ from duolog.ports.llm import (
     FinishReason,
     GenerationEnd,
     GenerationRequest,
+    PromptEnd,
     Role,
     Sampling,
     TextDelta,
@@ -64,15 +69,20 @@ async def server() -> AsyncIterator[Server]:
 
 
 def model_for(server: Server, **changes: Any) -> OpenAILanguageModel:
-    defaults: dict[str, Any] = {"first_token_timeout_s": 0.3, "inter_token_timeout_s": 0.2, "connect_timeout_s": 0.5}
+    defaults: dict[str, Any] = {
+        "dialect": Dialect.VLLM,
+        "first_token_timeout_s": 0.3,
+        "inter_token_timeout_s": 0.2,
+        "connect_timeout_s": 0.5,
+    }
     return OpenAILanguageModel(OpenAIOptions(f"http://127.0.0.1:{server.port}/v1", "tiny", **(defaults | changes)))
 
 
-async def run(model: OpenAILanguageModel) -> tuple[str, GenerationEnd | EngineError]:
+async def run(model: OpenAILanguageModel, request: GenerationRequest = ASK) -> tuple[str, GenerationEnd | EngineError]:
     """The text that came, and how it ended."""
     text = ""
     try:
-        async with aclosing(model.generate(ASK)) as stream:
+        async with aclosing(model.generate(request)) as stream:
             async for value in stream:
                 if isinstance(value, GenerationEnd):
                     return text, value
@@ -256,12 +266,77 @@ async def test_warm_up_says_what_is_wrong_with_the_model_list(
     await model.aclose()
 
 
-async def test_counting_without_a_tokenizer_is_estimated(server: Server) -> None:
-    server.manner = partial(streams, answer(404, '{"detail": "Not Found"}'))
-    model = model_for(server)
-    for _ in range(2):
-        assert await model.count_tokens((ChatMessage(Role.USER, "Hello there 你好"),)) == 14
-    assert len(server.requests) == 1
+def completion_piece(text: str, finish: str | None = None) -> bytes:
+    return event(json.dumps({"choices": [{"text": text, "finish_reason": finish}]}))
+
+
+async def test_token_ids_are_sent_as_they_are(server: Server) -> None:
+    server.manner = partial(
+        streams, SSE_HEAD, completion_piece("Hello"), completion_piece("", "stop"), USAGE, DONE, LAST
+    )
+    assert (await run(model_for(server), replace(ASK, prompt_ids=(7, 8, 9))))[0] == "Hello"
+    first, _, body = server.requests[0]
+    assert first == "POST /v1/completions HTTP/1.1"
+    assert body["prompt"] == [7, 8, 9]
+    assert "messages" not in body
+
+
+async def test_a_prefill_streams_only_its_end(server: Server) -> None:
+    server.manner = partial(streams, SSE_HEAD, completion_piece("Hello", "length"), USAGE, DONE, LAST)
+    request = replace(ASK, messages=(), prompt_ids=(7, 8, 9), prefill=True)
+    assert await run(model_for(server), request) == ("", GenerationEnd(FinishReason.LENGTH, TokenUsage(9, 4, 2)))
+    assert server.requests[0][2]["max_tokens"] == 1
+
+
+def describes_itself(server: Server, tokens: list[int], owner: str = "vllm") -> None:
+    """Model list, `/tokenize` and answers as of vLLM."""
+    card = {"data": [{"id": "tiny", "max_model_len": 512, "owned_by": owner}]}
+    server.card = answer(200, json.dumps(card))
+    manner = server.manner
+
+    async def tokenizes_too(stream: SocketStream) -> None:
+        if server.requests[-1][0].startswith("POST /tokenize "):
+            await stream.send(answer(200, json.dumps({"count": len(tokens), "tokens": tokens})))
+        else:
+            await manner(stream)
+
+    server.manner = tokenizes_too
+
+
+@pytest.mark.parametrize("owner", ["vllm", "openai"])
+async def test_vllm_is_known_by_its_model_list(server: Server, owner: str) -> None:
+    describes_itself(server, [], owner)
+    model = model_for(server, dialect=None)
+    await model.warm_up()
+    assert model.prompt_ids(ASK.messages, PromptEnd.ANSWER) == ()
+    await run(model)
+    assert ("repetition_penalty" in server.requests[-1][2]) == (owner == "vllm")
+
+
+async def test_a_tokenizer_that_is_the_servers_makes_the_prompts(server: Server, tmp_path: Path) -> None:
+    describes_itself(server, GREETING_IDS)
+    model = model_for(server, tokenizer_dir=write_tokenizer(tmp_path))
+    assert model.prompt_ids(ASK.messages, PromptEnd.ANSWER) == ()
+    await model.warm_up()
+    assert model.prompt_ids(ASK.messages, PromptEnd.ANSWER) == tuple(GREETING_IDS)
+    assert server.requests[-1][2]["prompt"] == GREETING_IDS
+    assert server.requests[-1][2]["stop_token_ids"] == [1]
+    await model.aclose()
+
+
+async def test_a_tokenizer_of_another_model_is_refused(server: Server, tmp_path: Path) -> None:
+    describes_itself(server, [1, 2, 3])
+    model = model_for(server, tokenizer_dir=write_tokenizer(tmp_path))
+    with pytest.raises(EngineRejected, match="is not that of the model"):
+        await model.warm_up()
+    await model.aclose()
+
+
+async def test_a_tokenizer_is_of_no_use_to_other_servers(server: Server, tmp_path: Path) -> None:
+    describes_itself(server, GREETING_IDS, "openai")
+    model = model_for(server, dialect=None, tokenizer_dir=write_tokenizer(tmp_path))
+    await model.warm_up()
+    assert model.prompt_ids(ASK.messages, PromptEnd.ANSWER) == ()
     await model.aclose()
 
 

@@ -20,10 +20,12 @@ from duolog.ports.llm import (
     GenerationEnd,
     GenerationRequest,
     LanguageModel,
+    PromptEnd,
     Role,
     Sampling,
     TextDelta,
 )
+from duolog.serving.prefill import BLOCK_TOKENS
 
 LONG = "One day a small fox went out to see the sea. " * 40
 SYSTEM = ChatMessage(Role.SYSTEM, "You are Ava, a friendly voice. Answer in one or two short sentences. " * 6)
@@ -87,9 +89,32 @@ async def test_the_same_request_gives_the_same_answer(engine: LanguageModel) -> 
     assert (await collect(engine.generate(ASK)))[0] == (await collect(engine.generate(ASK)))[0]
 
 
-async def test_tokens_are_counted_as_the_engine_counts_them(engine: LanguageModel) -> None:
-    _, end = await collect(engine.generate(ASK))
-    assert await engine.count_tokens(ASK.messages) == end.usage.prompt_tokens
+async def test_ids_are_those_the_engine_would_make_itself(engine: LanguageModel) -> None:
+    ids = engine.prompt_ids(ASK.messages, PromptEnd.ANSWER)
+    by_messages, one = await collect(engine.generate(ASK))
+    by_ids, other = await collect(engine.generate(replace(ASK, prompt_ids=ids)))
+    assert one.usage.prompt_tokens == other.usage.prompt_tokens == len(ids)
+    assert by_ids == by_messages
+
+
+async def test_an_open_prompt_is_the_beginning_of_the_next(engine: LanguageModel) -> None:
+    history = engine.prompt_ids((SYSTEM, ChatMessage(Role.USER, "")), PromptEnd.OPEN)
+    caption = engine.prompt_ids((SYSTEM, ChatMessage(Role.USER, "Tell me a story")), PromptEnd.OPEN)
+    final = engine.prompt_ids(ASK.messages, PromptEnd.ANSWER)
+    assert 0 < len(history) < len(caption) < len(final)
+    assert caption[: len(history)] == final[: len(history)] == history
+    assert final[: len(caption)] == caption
+
+
+async def test_a_prefill_is_silent_and_its_blocks_are_cached(engine: LanguageModel) -> None:
+    story = ChatMessage(Role.USER, "A word of its own, so that no other test has cached it: " + "sea and sand " * 30)
+    ids = engine.prompt_ids((SYSTEM, story), PromptEnd.ANSWER)
+    whole_blocks = len(ids) // BLOCK_TOKENS * BLOCK_TOKENS
+    prefill = replace(ASK, request_id="prefill", messages=(), prompt_ids=ids[:whole_blocks], prefill=True)
+    text, end = await collect(engine.generate(prefill))
+    assert (text, end.usage.prompt_tokens) == ("", whole_blocks)
+    _, end = await collect(engine.generate(replace(ASK, prompt_ids=(*ids, *ids[-3:]))))
+    assert end.usage.cached_tokens == whole_blocks
 
 
 async def test_the_context_length_is_known_after_warm_up(engine: LanguageModel) -> None:
@@ -161,13 +186,12 @@ async def running_requests(client: httpx.AsyncClient, url: str) -> float:
 
 
 @pytest.mark.real
-async def test_vllm_counts_tokens_over_http_as_the_tokenizer_does(vllm_server: VllmServer) -> None:
-    here = OpenAILanguageModel(options(vllm_server))
-    there = OpenAILanguageModel(replace(options(vllm_server), tokenizer_dir=None))
-    await here.warm_up()
-    assert await here.count_tokens(ASK.messages) == await there.count_tokens(ASK.messages)
-    await here.aclose()
-    await there.aclose()
+async def test_vllm_without_its_tokenizer_is_sent_messages(vllm_server: VllmServer) -> None:
+    model = OpenAILanguageModel(replace(options(vllm_server), tokenizer_dir=None))
+    await model.warm_up()
+    assert model.prompt_ids(ASK.messages, PromptEnd.ANSWER) == ()
+    assert (await collect(model.generate(ASK)))[1].usage.completion_tokens == 24
+    await model.aclose()
 
 
 @pytest.mark.real
@@ -186,5 +210,4 @@ async def test_vllm_as_a_plain_openai_server(vllm_server: VllmServer) -> None:
     )
     await model.warm_up()
     assert (await collect(model.generate(ASK)))[1].usage.completion_tokens == 24
-    assert await model.count_tokens(ASK.messages) >= 80
     await model.aclose()

@@ -26,7 +26,7 @@ from duolog.ports.llm import ChatMessage, PromptEnd, Role
 CACHED_PIECES = 4_096
 """Pieces of prompts, most of them one message long, whose ids are remembered: a history is encoded once."""
 MARK = "\u2062duolog\u2062"
-"""Stands where a message ends while its template is rendered; no speech recognizer writes it."""
+"""Stands where an answer begins and an open message ends while the template is rendered; nobody says it."""
 _SAMPLE = (
     ChatMessage(Role.USER, " Well,  hello! 你好。"),
     ChatMessage(Role.ASSISTANT, "Hi\n\nthere, it's 10:30. "),
@@ -59,7 +59,7 @@ class ChatTokenizer:
         """The prompt's token ids. Raises EngineRejected where the template refuses the conversation."""
         if end is PromptEnd.ANSWER:
             return self._encode(self._render(messages, answer=True))
-        rendered = self._render(_marked(messages), answer=False)
+        rendered = self._render(_open(messages), answer=False)
         before, mark, _ = rendered.rpartition(MARK)
         if not mark:
             raise EngineRejected("The model's chat template leaves out a message of this conversation.", engine="llm")
@@ -76,7 +76,7 @@ class ChatTokenizer:
         return tuple(token for token in ids[:1] if token in self._added and self._added[token].special)
 
     def _render(self, messages: tuple[ChatMessage, ...], *, answer: bool) -> str:
-        chat = [{"role": message.role.value, "content": message.content} for message in messages]
+        chat = [{"role": message.role.value, "content": _content(message)} for message in messages]
         try:
             return self._template.render(messages=chat, add_generation_prompt=answer, **self._special)
         except TemplateError as error:
@@ -85,14 +85,16 @@ class ChatTokenizer:
             ) from error
 
     def _encode_whole(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return tuple(self._tokenizer.encode(text.replace(MARK, ""), add_special_tokens=False).ids)
 
     def _fastest_encoding(self) -> Callable[[str], tuple[int, ...]]:
-        """Piece by piece between special tokens where that gives the same ids, which most tokenizers promise."""
+        """Piece by piece where that gives the same ids, which most tokenizers promise.
+
+        Pieces end at special tokens and where an answer begins: its first token must not become one with the last of
+        the prompt that it was generated from.
+        """
         special = sorted((token.content for token in self._added.values() if token.special), key=len, reverse=True)
-        if not special:
-            return self._encode_whole
-        borders = re.compile("(" + "|".join(map(re.escape, special)) + ")")
+        borders = re.compile(f"{MARK}|(" + "|".join(map(re.escape, special)) + ")")
 
         def by_pieces(text: str) -> tuple[int, ...]:
             return tuple(token for piece in borders.split(text) if piece for token in self._encode_piece(piece))
@@ -101,10 +103,14 @@ class ChatTokenizer:
             sample = self._render(_SAMPLE, answer=True)
         except EngineRejected:
             return self._encode_whole
-        return by_pieces if by_pieces(sample) == self._encode_whole(sample) else self._encode_whole
+        return by_pieces if special and by_pieces(sample) == self._encode_whole(sample) else self._encode_whole
 
 
-def _marked(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+def _content(message: ChatMessage) -> str:
+    return MARK + message.content if message.role is Role.ASSISTANT else message.content
+
+
+def _open(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
     """The mark at the end of the last message."""
     if not messages:
         return (ChatMessage(Role.USER, MARK),)

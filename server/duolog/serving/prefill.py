@@ -38,7 +38,9 @@ class PrefillPlan:
     def __init__(self, block_tokens: int = BLOCK_TOKENS, chunk_tokens: int = CHUNK_TOKENS) -> None:
         self._block = block_tokens
         self._chunk = chunk_tokens
-        self._known: TokenIds = ()
+        self._newest: TokenIds = ()
+        """What the engine computed last, and of all before it what was closest to the history."""
+        self._closest: TokenIds = ()
         self._history: TokenIds = ()
         self._wanted: TokenIds = ()
 
@@ -55,7 +57,7 @@ class PrefillPlan:
     def next(self) -> Piece | None:
         """The next piece; None where no whole block would be new."""
         target = self._whole_blocks(max(0, len(self._wanted) - UNSETTLED_TOKENS))
-        known = self._whole_blocks(common_prefix(self._known, self._wanted))
+        known = self._known_of(self._wanted)
         if target <= known:
             return None
         ids = self._wanted[: min(target, known + self._chunk)]
@@ -63,17 +65,22 @@ class PrefillPlan:
         return Piece(ids, RequestClass.NEXT_TURN if in_history else RequestClass.PARTIAL)
 
     def computed(self, ids: TokenIds) -> None:
-        """The engine has these ids in its cache. Of two chains the one closer to the call's history is remembered."""
-        self._known = max(ids, self._known, key=lambda chain: (common_prefix(chain, self._history), len(chain)))
+        """The engine has these ids in its cache."""
+        chains = (self._newest, self._closest)
+        self._closest = max(chains, key=lambda chain: (common_prefix(chain, self._history), len(chain)))
+        self._newest = ids
 
     def forget(self) -> None:
         """The engine may have lost everything."""
-        self._known = ()
+        self._newest = self._closest = ()
 
     def is_useful(self, ids: TokenIds, final: TokenIds) -> bool:
         """True where computing `ids` gives a block that the final prompt needs and that is not there yet."""
-        known = self._whole_blocks(common_prefix(self._known, final))
-        return self._whole_blocks(common_prefix(ids, final)) > known
+        return self._whole_blocks(common_prefix(ids, final)) > self._known_of(final)
+
+    def _known_of(self, ids: TokenIds) -> int:
+        """Tokens of the whole blocks that the engine has of these."""
+        return self._whole_blocks(max(common_prefix(self._newest, ids), common_prefix(self._closest, ids)))
 
     def _whole_blocks(self, tokens: int) -> int:
         return tokens // self._block * self._block
