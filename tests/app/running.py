@@ -77,6 +77,9 @@ class RunningApp:
         found = re.search(rf"^{re.escape(line)} (\S+)$", text, re.MULTILINE)
         return float(found[1]) if found else 0.0
 
+    def ready(self) -> bool:
+        return httpx.get(f"{self.url}/readyz").status_code == httpx.codes.OK
+
     async def parts(self) -> dict[str, Any]:
         async with httpx.AsyncClient(base_url=self.url) as client:
             parts: dict[str, Any] = (await client.get("/readyz")).json()["parts"]
@@ -107,8 +110,11 @@ async def eventually(holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -
 
 
 @contextmanager
-def running(settings: Settings, *, ready: bool = True) -> Iterator[RunningApp]:
-    """A server. At its end no call, task or thread of it is left. `ready` False: do not wait for its engines."""
+def running(settings: Settings, *, ready: bool = True, patience_s: float = PATIENCE_S) -> Iterator[RunningApp]:
+    """A server. At its end no call, task or thread of it is left.
+
+    `ready` False: do not wait for its engines; `patience_s`: how long to wait for them.
+    """
     before = set(threading.enumerate())
     with (
         capture_logs() as logs,
@@ -116,7 +122,7 @@ def running(settings: Settings, *, ready: bool = True) -> Iterator[RunningApp]:
         portal.wrap_async_context_manager(_serving(settings)) as address,
     ):
         if ready:
-            _until(lambda: httpx.get(f"http://{address}/readyz").status_code == 200, "ready")
+            _until(RunningApp(address, logs, portal, 0).ready, "ready", patience_s)
         server = RunningApp(address, logs, portal, 0)
         server = replace(server, idle_tasks=len(server.tasks()))
         yield server
@@ -137,16 +143,17 @@ async def _serving(settings: Settings) -> AsyncIterator[str]:
         await server.serve(sockets=[listener])
         ended.set()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(serve)
-        while not server.started:  # noqa: ASYNC110 - rejected: uvicorn offers a flag and no event
-            await anyio.sleep(0.01)
-        try:
-            yield f"127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            with anyio.move_on_after(PATIENCE_S, shield=True):
-                await ended.wait()
+    with listener:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            while not server.started:  # noqa: ASYNC110 - rejected: uvicorn offers a flag and no event
+                await anyio.sleep(0.01)
+            try:
+                yield f"127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                server.should_exit = True
+                with anyio.move_on_after(PATIENCE_S, shield=True):
+                    await ended.wait()
 
 
 async def _tasks() -> list[anyio.TaskInfo]:
@@ -154,8 +161,8 @@ async def _tasks() -> list[anyio.TaskInfo]:
     return [task for task in anyio.get_running_tasks() if task.id != own]
 
 
-def _until(holds: Callable[[], bool], what: str) -> None:
-    give_up_at = time.monotonic() + PATIENCE_S
+def _until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    give_up_at = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < give_up_at, f"the server is not {what}"
         time.sleep(0.02)
