@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import regex  # type: ignore[import-untyped]  # rejected: its type information is a package of its own
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ pytestmark = pytest.mark.pure
 WORDS = (
     "Hello **bold** _it_ `code` [link](https://a.b) https://example.com 😀 ❤️ $5.50 5% 10:30 a.m. July 4, 2020 1/2 3.14 "
     "e.g. Mr. U.S. 1,000 in 1984 = + ( "
+    "2024年5月3日 3个 ¥12.50 50% 1e6 x² v1.2 <b> $x$ \\frac{1}{2} [1] [^2] ** __ ~ ^ @ \\ {a} | --x 2-3 18:05 "
+    "Mon-Fri 9am-5pm ½ VIII 第2 下午3点 10:05 百分之 "
     "5–10 km 35°C # - | * ~~ ``` → & © 1st 1990s 555-1234 me@x.org 你好 。 ， < > &amp; <br> No. 9"
 )
 TEXTS = st.one_of(
@@ -39,6 +42,38 @@ def test_spans_cover_the_spoken_text_and_lead_back_in_order(text: str, language:
             assert text[span.source_start :][:length] == spoken.text[span.spoken_start : span.spoken_end]
 
 
+READ_OUT = regex.compile(r"[\p{S}\p{C}*#_|`~^@\\\[\]{}<>]")
+"""Signs that a voice reads by their names."""
+READ_OUT_ELSEWHERE = regex.compile(r"[\p{So}\p{C}*#_|`~^\\\[\]{}--[°]]", regex.VERSION1)
+
+
+@given(TEXTS, st.sampled_from(["en", "zh"]))
+def test_no_sign_is_left_that_a_voice_would_read_out(text: str, language: str) -> None:
+    assert READ_OUT.findall(speakable(text, language).text) == []
+
+
+@given(TEXTS)
+def test_no_markup_or_emoji_is_left_in_other_languages(text: str) -> None:
+    assert READ_OUT_ELSEWHERE.findall(speakable(text, "de").text) == []
+
+
+@given(TEXTS, st.sampled_from(["en", "zh"]))
+def test_no_figure_that_stands_alone_is_left(text: str, language: str) -> None:
+    spoken = speakable(text, language).text
+    assert regex.findall(r"(?<![\p{L}\p{M}\p{N}])[0-9]+(?![\p{L}\p{M}\p{N}])", spoken) == []
+
+
+@given(TEXTS, st.sampled_from(["en", "zh", "de"]))
+def test_what_is_spoken_has_a_bounded_length(text: str, language: str) -> None:
+    assert len(speakable(text, language).text) <= 16 * len(text) + 16
+
+
+@given(st.text("abcdefg ,.?!'你好吗，。", max_size=60), st.sampled_from(["en", "zh", "de"]))
+def test_plain_text_said_twice_is_the_same(text: str, language: str) -> None:
+    once = speakable(text, language).text
+    assert speakable(once, language).text == once
+
+
 @given(st.lists(st.sampled_from(["hello", "there", "what", "你好", "fine,", "yes."]), min_size=1).map(" ".join))
 def test_plain_words_are_spoken_as_they_stand(text: str) -> None:
     assert speakable(text, "en").text == text
@@ -52,7 +87,21 @@ def test_plain_words_are_spoken_as_they_stand(text: str) -> None:
         ("- one\n- two", "one. two"),
         ("* [ ] milk\n* [x] bread", "milk. bread"),
         ("> quoted", "quoted"),
-        ("2 * 3 = 6 and x*y", "two times three equals six and x*y"),
+        ("a<b and b>c", "a is less than b and b is more than c"),
+        ("5 < 10", "five is less than ten"),
+        ("&lt;b&gt; is <your name>", "b is your name"),
+        ("Facts[^1] matter.[2]", "Facts matter."),
+        ("[text][ref] here", "text here"),
+        ("It is $x^2$ and \\(\\alpha\\)", "It is x squared and alpha"),
+        ("Hi :-) :smile: <3 bye", "Hi bye"),
+        ("#topic and {braces} and [brackets]", "topic and braces and brackets"),
+        ("Run `ls --all -l`", "Run ls all l"),
+        ("Edit main.py in /usr/local/lib", "Edit main dot py in slash usr slash local slash lib"),
+        ("Ask example.com or http://localhost:8080", "Ask example dot com or localhost"),
+        ("ping 192.168.1.1", "ping one nine two dot one six eight dot one dot one"),
+        ("Stop (😀) now", "Stop now"),
+        ("~~~\ncode\n~~~", "code block."),
+        ("2 * 3 = 6 and x*y", "two times three equals six and x times y"),
         ("snake_case stays_whole", "snake case stays whole"),
         ("| a | b |\n|---|---|\n| c | d |", "a, b. c, d"),
         ("Use `pip` now", "Use pip now"),
@@ -77,53 +126,7 @@ def test_markup(written: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("3.14", "three point one four"),
-        ("1,000", "one thousand"),
-        ("-5 degrees", "minus five degrees"),
-        ("007", "zero zero seven"),
-        ("$5", "five dollars"),
-        ("$1.01", "one dollar and one cent"),
-        ("$0.50", "fifty cents"),
-        ("$3.5 million", "three point five million dollars"),
-        ("€20 or 30 EUR", "twenty euros or thirty euros"),
-        ("5%", "five percent"),
-        ("2.5 %", "two point five percent"),
-        ("10:30", "ten thirty"),
-        ("10:05 p.m.", "ten oh five p m"),
-        ("9am", "nine a m"),
-        ("12:00", "twelve o'clock"),
-        ("July 4, 2020", "July fourth, twenty twenty"),
-        ("on 4 July 1999", "on the fourth of July, nineteen ninety nine"),
-        ("2024-05-03", "May third, twenty twenty four"),
-        ("12/25/2024", "December twenty fifth, twenty twenty four"),
-        ("in 1984", "in nineteen eighty four"),
-        ("the 1990s", "the nineteen nineties"),
-        ("2048 tokens", "two thousand and forty eight tokens"),
-        ("the 21st", "the twenty first"),
-        ("1/2 and 3/4", "one half and three quarters"),
-        ("24/7", "twenty four seven"),
-        ("5-10 km", "five to ten kilometers"),
-        ("5–10%", "five to ten percent"),
-        ("won 3-2", "won three to two"),
-        ("1 km, 2 km/h, 35°C", "one kilometer, two kilometers per hour, thirty five degrees Celsius"),
-        ("call 555-123-4567", "call five five five, one two three, four five six seven"),
-        ("version 1.2.3", "version one point two point three"),
-        ("an H200 and mp3", "an H200 and mp3"),
-        ("Dr. Who, e.g. Mr. X etc.", "Doctor Who, for example Mister X et cetera."),
-        ("No. 5 & #6", "number five and number six"),
-        ("the U.S. army", "the U S army"),
-        ("That is no. I mean it.", "That is no. I mean it."),
-    ],
-)
-def test_english_words(written: str, said: str) -> None:
-    assert speakable(written, "en").text == said
-
-
-@pytest.mark.parametrize(
-    ("written", "said"),
-    [
         ("你好，**世界**！😀", "你好，世界！"),
-        ("今天25度，涨了5%。", "今天25度，涨了5%。"),
         ("# 标题\n- 一\n- 二", "标题。一。二"),
         ("用 Python 写", "用 Python 写"),
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 Part = str | tuple[int, int]
 """Of a replacement: new text, or a range of the matched text (absolute offsets) that is kept with its own origin."""
 Replacement = Callable[[re.Match[str]], Part | list[Part] | None]
 """None leaves the match as it is."""
+Rule = tuple[re.Pattern[str], Replacement | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,13 @@ class AlignedText:
             return self
         builder.keep(done, len(self.text))
         return builder.result()
+
+    def apply(self, rules: Iterable[Rule]) -> AlignedText:
+        """One rule after another, each on what those before it made."""
+        text = self
+        for pattern, replacement in rules:
+            text = text.sub(pattern, replacement)
+        return text
 
     def stripped(self) -> AlignedText:
         lead = len(self.text) - len(self.text.lstrip())

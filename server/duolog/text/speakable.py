@@ -1,7 +1,7 @@
 """What of an answer may be spoken, and how: the text a voice is given, with the way back to the original.
 
 Pure. Markup is dropped in every language; numbers, money, dates and abbreviations are put into words where the language
-has a module of its own.
+has a module of its own: English and Chinese.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from duolog.text.aligned import AlignedText
+from duolog.text.chinese import figures_beside_chinese, in_chinese_words
 from duolog.text.english import in_english_words
 from duolog.text.markup import plain, tidy
 
@@ -52,16 +53,21 @@ class Spoken:
         return span.source_start + (spoken_offset - span.spoken_start if span.verbatim else 0)
 
 
-_IN_WORDS: dict[str, Callable[[AlignedText], AlignedText]] = {"en": in_english_words}
+def _english(text: AlignedText) -> AlignedText:
+    return in_english_words(figures_beside_chinese(text))
+
+
+_IN_WORDS: dict[str, Callable[[AlignedText], AlignedText]] = {"en": _english, "zh": in_chinese_words}
 
 
 def speakable(text: str, language: str) -> Spoken:
     """The spoken form of a phrase or answer; `language` is an ISO 639-1 code."""
     code = language.split("-", maxsplit=1)[0].lower()
     aligned = plain(AlignedText.of(text), code)
-    if in_words := _IN_WORDS.get(code):
+    in_words = _IN_WORDS.get(code)
+    if in_words is not None:
         aligned = in_words(aligned)
-    aligned = tidy(aligned, code)
+    aligned = tidy(aligned, code, known_words=in_words is not None)
     if not any(char.isalnum() for char in aligned.text):
         return Spoken("", (), len(text))
     return Spoken(aligned.text, _spans(aligned, text), len(text))
