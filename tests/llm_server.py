@@ -90,8 +90,8 @@ async def streams(*parts: bytes | float | SocketStream) -> None:
 
 @asynccontextmanager
 async def serving(server: Server) -> AsyncIterator[Server]:
-    """The server on a free port, until the block ends."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    """The server on a free port, until the block ends; afterwards again on the same."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=server.port)
     server.port = listener.extra(SocketAttribute.local_port)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, server.handle)

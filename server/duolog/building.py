@@ -130,12 +130,13 @@ def _synthesizer(settings: Settings, store: ModelStore, cores: CoreMap) -> Speec
         from duolog.ports.tts import Voice  # noqa: PLC0415
 
         return ScriptedSynthesizer((Voice("joe", ("en", "zh"), 24_000, has_word_timings=True),))
+    embedded = store.manifest.profile(settings.profile).tts
+    voices = {embedded: store.path(embedded), **settings.tts.voices}
+    # Imported last: it takes seconds, and a missing model is told at once.
     from duolog.adapters.coqui_tts import CoquiSynthesizer  # noqa: PLC0415
     from duolog.adapters.espeak_voice import EspeakSynthesizer  # noqa: PLC0415
     from duolog.adapters.voice_router import VoiceRouter  # noqa: PLC0415
 
-    embedded = store.manifest.profile(settings.profile).tts
-    voices = {embedded: store.path(embedded), **settings.tts.voices}
     bound = frozenset(cores.tts)
     coqui = CoquiSynthesizer(voices, threads=settings.tts.threads, cores=bound, use_onnx=settings.tts.onnx)
     return VoiceRouter((coqui, EspeakSynthesizer(cores=bound)))
