@@ -7,6 +7,7 @@ int16 at the client's rate → 16 kHz → 512-sample windows → voice probabili
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,16 +82,19 @@ class Ear:
             self._input_rate_hz = input_rate_hz
             self._resampler = Resampler(input_rate_hz, SAMPLE_RATE_HZ)
 
-    def hear(self, samples: NDArray[np.int16], now: float) -> list[VoiceEvent]:
-        """Take the next samples; `now` is the loop time of their arrival."""
-        self._forget_old()
+    def hear(self, samples: NDArray[np.int16], now: float) -> Iterator[VoiceEvent]:
+        """Take the next samples; `now` is the loop time of their arrival.
+
+        Each event is to be acted on before the next is asked for, and all are to be asked for: what comes after an
+        endpoint in the same samples belongs to the next utterance.
+        """
         if self.muted:
             samples = np.zeros_like(samples)
-        events: list[VoiceEvent] = []
         for window in self._framer.push(self._resampler.push(samples)):
-            events += self.activity.feed(self._vad.probability(window), len(window))
+            self._forget_old()
+            events = self.activity.feed(self._vad.probability(window), len(window))
             self._keep(_Window(window, self.activity.voiced, now))
-        return events
+            yield from events
 
     def begin_utterance(self, voice_start: int) -> int:
         """Keep from the pre-roll before `voice_start` on; returns the index of the first sample kept."""
@@ -124,7 +128,7 @@ class Ear:
         self._heard += len(window.samples)
 
     def _forget_old(self) -> None:
-        """Between calls of `hear` only: what a voice event refers to must still be there when it is acted on."""
+        """What a voice event refers to must still be there when it is acted on."""
         if not self.keep_all and not self._collecting:
             onset = self.activity.options.onset_ms * SAMPLES_PER_MS
             self._drop_before(self._heard - self._preroll_samples - onset - WINDOW_SAMPLES)
