@@ -110,7 +110,10 @@ class Call:
     async def append_audio(self, samples: NDArray[np.int16]) -> None:
         step = max(1, self.config.input_rate_hz * HEAR_AT_ONCE_MS // 1000)
         for start in range(0, len(samples), step):
-            await self._audio_in.send(samples[start : start + step])
+            try:
+                await self._audio_in.send(samples[start : start + step])
+            except anyio.ClosedResourceError:  # the call has ended; its client is about to be told
+                return
 
     def commit_audio(self) -> None:
         self._hear_waiting()
@@ -139,6 +142,9 @@ class Call:
 
     def truncate_item(self, item_id: str, content_index: int, audio_end_ms: int) -> None:
         self._context.items.truncate(item_id, content_index, audio_end_ms)
+        playback = self._context.playbacks.of_item(item_id)
+        if playback is not None and playback.ledger.complete:
+            playback.over.set()  # who cuts an answer has stopped playing it
         self._conversation_changed()
 
     def create_response(self, options: ResponseOptions) -> None:
@@ -199,12 +205,14 @@ class Call:
         while True:
             try:
                 self._floor.hear(self._audio_out.receive_nowait())
-            except anyio.WouldBlock:
+            except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
                 return
 
     async def _work(self, turn: Turn) -> None:
         if turn.utterance is not None and not await self._understanding.final(turn, turn.utterance):
             return
+        if not turn.answer:
+            await turn.committed.wait()  # the client may ask for an answer until it has ended
         if not turn.answer:
             return
         if turn.committed.is_set():
@@ -225,21 +233,24 @@ class Call:
         self._conversation_changed()
         playback = turn.response.playback if turn.response is not None else None
         if playback is None or playback.over.is_set():
-            if turn.committed.is_set() and turn.end is None:
-                self._floor.answer_ended()
+            self._rest_if_idle()
         elif self._tasks is not None:
-            playback.ledger.complete = True
             self._tasks.start_soon(self._see_out, playback)
 
     async def _see_out(self, playback: Playback) -> None:
         """Wait until an answer has been heard to its end."""
         await playback.played_out()
+        playback.over.set()
         if playback.cut:
             self._prefilling.history_changed()
-            return
-        playback.over.set()
-        self._tell_heard(playback)
-        if not self._context.playbacks.unfinished() and not self._runner.turns():
+        else:
+            self._tell_heard(playback)
+        self._rest_if_idle()
+
+    def _rest_if_idle(self) -> None:
+        """The bot has the floor for as long as an answer is asked for, made, or in the air."""
+        asked = any(turn.committed.is_set() and turn.end is None for turn in self._runner.turns())
+        if not asked and not self._context.playbacks.unfinished():
             self._floor.answer_ended()
 
     def _answer_audible(self) -> None:

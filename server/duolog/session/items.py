@@ -92,10 +92,12 @@ class Items:
             return
         heard = ledger.heard_text(played_samples)
         item = self.conversation.get(ledger.item_id)
-        if heard == ledger.text and ledger.complete:
+        whole = heard == ledger.text and ledger.complete
+        if whole and not item.interrupted:
             return
-        text = heard.rstrip()
-        self.conversation.replace(replace(item, interrupted=True, status=ItemStatus.INCOMPLETE))
+        text = heard if whole else heard.rstrip()
+        status = ItemStatus.COMPLETED if whole else ItemStatus.INCOMPLETE
+        self.conversation.replace(replace(item, interrupted=not whole, status=status))
         self.conversation.set_text(item.id, text)
         self._outbox.put(PlayoutHeard(item.id, text, ledger.played_ms, ledger.approximate))
 

@@ -26,7 +26,8 @@ class Playback:
 
     ledger: PlayoutLedger
     reports: bool
-    first_sent_at: float | None = None
+    ends_at: float | None = None
+    """Loop time at which a client that plays at once has played all that was sent; None: nothing was."""
     reported: bool = False
     cut: bool = False
     """Interrupted: its text was cut, and is cut again when the client says how far it really played."""
@@ -37,35 +38,28 @@ class Playback:
     @property
     def remaining_s(self) -> float:
         """Sound the client still has to play, by the clock; 0 before any was sent."""
-        if self.first_sent_at is None:
-            return 0.0
-        elapsed = anyio.current_time() - self.first_sent_at
-        return max(0.0, self.ledger.sent_samples / self.ledger.rate_hz - elapsed)
+        return 0.0 if self.ends_at is None else max(0.0, self.ends_at - anyio.current_time())
 
     def note_sent(self, samples: int) -> int:
         """Count samples that leave now; returns the position of the first of them."""
-        if self.first_sent_at is None:
-            self.first_sent_at = anyio.current_time()
+        now = anyio.current_time()
+        self.ends_at = (now if self.ends_at is None else max(now, self.ends_at)) + samples / self.ledger.rate_hz
         return self.ledger.add_sent(samples)
 
     def update_by_clock(self) -> None:
         """Estimate what was played, for clients that do not say."""
-        if self.reported or self.first_sent_at is None:
+        if self.reported or self.ends_at is None:
             return
-        elapsed = anyio.current_time() - self.first_sent_at
         self.ledger.approximate = True
-        self.ledger.report(round(elapsed * self.ledger.rate_hz))
+        self.ledger.report(self.ledger.sent_samples - round(self.remaining_s * self.ledger.rate_hz))
 
     async def played_out(self) -> None:
         """Wait until everything has been heard, or the playback is over otherwise. Call when all was sent."""
-        while not self.over.is_set():
-            slack = REPORT_SLACK_S if self.reports else 0.0
-            with anyio.move_on_after(self.remaining_s + slack):
-                await self.over.wait()
-                return
-            if self.remaining_s <= 0:
-                self.ledger.report(self.ledger.sent_samples)
-                return
+        ends_at = anyio.current_time() if self.ends_at is None else self.ends_at
+        with anyio.CancelScope(deadline=ends_at + (REPORT_SLACK_S if self.reports else 0.0)):
+            await self.over.wait()
+            return
+        self.ledger.report(self.ledger.sent_samples)
 
 
 class Playbacks:

@@ -77,7 +77,8 @@ class Response:
         """Text of the answer, or the transcript of what is about to be said."""
         self._open(outbox, conversation)
         self._text += delta
-        if not self.options.out_of_band and self.item_id in conversation:
+        cut = self.playback is not None and self.playback.cut
+        if not self.options.out_of_band and self.item_id in conversation and not cut:
             conversation.set_text(self.item_id, self._text)
         outbox.put(TextDelta(self.id, self.item_id, self._kind, delta))
 
@@ -128,15 +129,19 @@ class Response:
         complete = outcome.status is ResponseStatus.COMPLETED
         status = ItemStatus.COMPLETED if complete else ItemStatus.INCOMPLETE
         item = Item(self.item_id, ItemRole.ASSISTANT, (ContentPart(self._kind, self._text),), status)
+        cancelled = outcome.status is ResponseStatus.CANCELLED
         if self.playback is not None:
-            self.playback.ledger.complete = True
             ledger = self.playback.ledger
+            ledger.complete = not cancelled  # a phrase whose text is known may not have been spoken yet
             outbox.put(AudioDone(self.id, self.item_id, ledger.generation, ledger.sent_samples))
         outbox.put(TextDone(self.id, self.item_id, self._kind, self._text))
         outbox.put(ContentPartDone(self.id, self.item_id, self._kind, self._text))
         if self.item_id in conversation:
             kept = conversation.get(self.item_id)
-            conversation.replace(replace(kept, status=status))
+            unheard = cancelled and self.modality is Modality.AUDIO and self.playback is None
+            conversation.replace(replace(kept, status=status, interrupted=kept.interrupted or unheard))
+            if unheard:
+                conversation.set_text(self.item_id, "")
         outbox.put(OutputItemDone(self.id, item, self._previous, self.options.out_of_band))
         return item
 

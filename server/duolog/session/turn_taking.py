@@ -126,11 +126,7 @@ class TurnTaking:
 
     def request_answer(self, options: ResponseOptions) -> None:
         """The client asks for an answer. Raises RequestRefused while one is being made."""
-        if any(turn.answer and turn.committed.is_set() and turn.end is None for turn in self._runner.turns()):
-            raise RequestRefused(
-                "The conversation already has an answer in progress; wait for response.done or cancel it first.",
-                code="conversation_already_has_active_response",
-            )
+        self._refuse_while_answering()
         waiting = [turn for turn in self._runner.turns() if not turn.answer and turn.committed.is_set()]
         if waiting:
             waiting[-1].answer, waiting[-1].options = True, options
@@ -139,8 +135,16 @@ class TurnTaking:
         self._answer(Turn(self._context.session_id, options))
 
     def say(self, text: str) -> None:
-        """Speak a fixed text as the bot's own turn."""
+        """Speak a fixed text as the bot's own turn. Raises RequestRefused while an answer is being made."""
+        self._refuse_while_answering()
         self._answer(Turn(self._context.session_id, ResponseOptions(), spoken_text=text))
+
+    def _refuse_while_answering(self) -> None:
+        if any(turn.answer and turn.committed.is_set() and turn.end is None for turn in self._runner.turns()):
+            raise RequestRefused(
+                "The conversation already has an answer in progress; wait for response.done or cancel it first.",
+                code="conversation_already_has_active_response",
+            )
 
     def interrupt(self, why: TurnEnd = TurnEnd.TURN_DETECTED) -> bool:
         """Silence the bot. False where it was not busy."""
@@ -156,9 +160,16 @@ class TurnTaking:
             playback.over.set()
             self._context.items.cut(playback)
         for turn in turns:
-            self._runner.cancel(turn, why)
+            self._stop_answer(turn, why)
         self._advance(TurnEvent.ANSWER_ENDED)
         return bool(turns or playing)
+
+    def _stop_answer(self, turn: Turn, why: TurnEnd) -> None:
+        """What the user said is transcribed all the same: the next answer is to it, too."""
+        if turn.utterance is not None and turn.transcript is None and turn.response is None:
+            turn.answer = False
+        else:
+            self._runner.cancel(turn, why)
 
     def answer_begun(self) -> None:
         self._advance(TurnEvent.ANSWER_BEGUN)
@@ -287,7 +298,7 @@ class TurnTaking:
         return self.ear.utterance(self._item_id).samples
 
     def _still_speaking(self, item_id: str) -> bool:
-        return self._floor.user is not User.QUIET and item_id == self._item_id
+        return self._speech_announced and self._floor.user is not User.QUIET and item_id == self._item_id
 
     def _activity(self, config: SessionConfig) -> ActivityOptions:
         detection = config.turn_detection
