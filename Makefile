@@ -81,6 +81,16 @@ bench-peer: setup-dev ## the same calls against Pipecat, side by side
 	@$(BIN)/duolog models prepare --profile tiny
 	$(BIN)/python -m benchmarks.peer
 
+.PHONY: bench-endpointing
+bench-endpointing: setup-dev ## how often speakers are cut off, against how long they wait
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.endpointing
+
+.PHONY: bench-prefill
+bench-prefill: setup-dev ## first token with and without prefilling while the user speaks
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.prefill
+
 .PHONY: doctor
 doctor: setup ## look at every part of the installation and say how to mend it
 	@$(BIN)/duolog doctor

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duolog.serving.prefill import BLOCK_TOKENS, CHUNK_TOKENS, UNSETTLED_TOKENS, PrefillPlan, common_prefix
 from duolog.serving.policies import RequestClass
+from duolog.serving.prefill import BLOCK_TOKENS, CHUNK_TOKENS, UNSETTLED_TOKENS, PrefillPlan, common_prefix
 
 pytestmark = pytest.mark.pure
 

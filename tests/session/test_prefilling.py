@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -34,7 +35,6 @@ class Bench:
     engine: ScriptedLanguageModel
     batcher: Batcher
     history: str = STORY
-    said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.prefilling = Prefilling(self.batcher, "anna", self.messages)
@@ -91,7 +91,7 @@ async def test_a_cold_history_is_sent_in_chunks() -> None:
         await one.prefilling.idle.wait()
         lengths = one.lengths()
     assert lengths[:3] == [CHUNK_TOKENS, 2 * CHUNK_TOKENS, 3 * CHUNK_TOKENS]
-    assert max(later - earlier for earlier, later in zip(lengths, lengths[1:], strict=False)) <= CHUNK_TOKENS
+    assert max(later - earlier for earlier, later in pairwise(lengths)) <= CHUNK_TOKENS
 
 
 async def test_a_history_that_is_there_is_not_asked_for_again() -> None:
