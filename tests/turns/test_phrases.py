@@ -93,12 +93,102 @@ def test_the_first_phrase_is_short_and_natural(answer: str, first: str) -> None:
         "(one, two. three)",
         "`a. b, c`",
         "3 - 4",
+        "$1,234.50",
+        "9:00 - 17:00",
+        "555-123-4567",
+        "+1 (555) 123-4567",
+        "5 million people",
+        "$3 million deal",
+        "v1.2.3",
+        "pp. 5-7",
+        "St. Louis",
+        "10:30 a.m. today",
+        "user.name@my-site.co.uk",
+        "Dr. J. Smith",
+        "Jan. 5",
+        "approx. 5 km",
+        "5 < 10",
+        "“Stop. Go.”",
     ],
 )
 def test_what_belongs_together_stays_together(whole: str) -> None:
     for lead in ("We saw ", "Yes, and then there was ", "One two three four five, six "):
         phrases = texts(f"{lead}{whole} right there. And so on we went to the end of it.")
         assert any(whole in phrase for phrase in phrases), phrases
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "3.14",
+        "1,000.50",
+        "下午2:30",
+        "2024年5月3日",
+        "138 0013 8000",
+        "010-12345678",
+        "¥12.50",
+        "5-10公里",
+        "第2个",
+        "“你好。我是小林。”",
+        "《红楼梦》",
+        "（第一，第二）",
+        "https://a.cn/b,c",
+        "a.b@c.cn",
+        "Mr. Smith",
+        "U.S. law",
+        "Python 3.11",
+    ],
+)
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_what_belongs_together_stays_together_in_chinese(whole: str, language: str) -> None:
+    for lead in ("我们看到", "是的，然后我们一起看到了", "今天天气很好，我们大家一起去公园的时候看到了"):
+        phrases = texts(f"{lead}{whole}就在那里。后来我们继续往前走，一直走到了最后。", language)
+        assert any(whole in phrase for phrase in phrases), phrases
+
+
+WHOLE = (
+    "3.14",
+    "1,000.50",
+    "$5.00",
+    "10:30",
+    "50%",
+    "Mr. Lee",
+    "e.g. this",
+    "U.S.",
+    "https://a.b/c?d=e,f",
+    "me@x.org",
+    "2024年5月3日",
+    "下午2:30",
+    "v1.2.3",
+)
+
+
+PLAIN = ("home,", "people", "go.", "你好，", "我们", "很好。")
+
+
+@given(st.lists(st.tuples(st.sampled_from(WHOLE), st.sampled_from(PLAIN)), max_size=20), st.sampled_from(["en", "zh"]))
+def test_no_phrase_ends_inside_a_figure_a_name_or_an_address(pairs: list[tuple[str, str]], language: str) -> None:
+    parts = [part for pair in pairs for part in pair]
+    ends = {phrase.end for phrase in cut(" ".join(parts), language)}
+    position = 0
+    for part in parts:
+        if part in WHOLE:
+            assert not ends & set(range(position + 1, position + len(part)))
+        position += len(part) + 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "phrases"),
+    [
+        ("今天我们去了北京的故宫和长城看了很多古代建筑", ["今天我们去了北京的故宫", "和长城看了很多古代建筑"]),
+        ("我很想跟你们一起去但是今天晚上没有时间", ["我很想跟你们一起去", "但是今天晚上没有时间"]),
+        ("他说：“今天很好。我们走吧。”然后他就走了。", ["他说：“今天很好。我们走吧。”", "然后他就走了。"]),
+        ("好的，Python是一种语言，it is very popular。很多人在学。", None),
+    ],
+)
+def test_chinese_without_marks_is_cut_where_it_harms_least(answer: str, phrases: list[str] | None) -> None:
+    assert phrases is None or texts(answer, "zh") == phrases
+    assert "".join(texts(answer, "zh")) == answer
 
 
 def test_a_code_block_is_one_phrase() -> None:

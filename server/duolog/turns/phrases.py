@@ -84,6 +84,7 @@ _PIECE = re.compile(
 """A word, or one Chinese character, with the punctuation and space after it. Every character belongs to a piece."""
 _TAIL = re.compile(rf"([.!?,;:—–{_STOPS}]+|-)[\"'*_~)\]’{_CLOSERS}]*\s*$")
 _HEAD_WORD = re.compile(r"[\W_]*([^\W_]+)(?=[\W_]|$)")
+_GAP = re.compile(r"[^\s.]\s+$")
 _HAS_WORD = re.compile(r"[^\W_]")
 _IS_CJK = re.compile(rf"[{_CJK}]")
 _INITIALS = re.compile(r"(?:^|[\W_])(?:[^\W\d_]\.)*[^\W\d_]\.$")
@@ -119,6 +120,15 @@ _LEANING = {
     )
 }
 """Words after which nobody pauses."""
+_TABLES_OF = {"zh": "en"}
+"""Chinese answers hold English words."""
+_CHINESE_CONJUNCTIONS = _words(
+    "但是 因为 所以 如果 然后 而且 或者 并且 不过 虽然 还有 以及 同时 于是 可是 因此 要是 即使 比如 例如 其中"
+)
+_CHINESE_LINKS = frozenset("在从对把被跟给和与或是就也都还")
+"""Before these a pause harms least; most begin a word of their own."""
+_CHINESE_ENDINGS = frozenset("了着过")
+"""After these."""
 
 
 def _closed_quotes(text: str) -> bool:
@@ -145,7 +155,8 @@ class PhraseCutter:
     """
 
     def __init__(self, language: str) -> None:
-        self._language = language.split("-", maxsplit=1)[0].lower()
+        code = language.split("-", maxsplit=1)[0].lower()
+        self._language = _TABLES_OF.get(code, code)
         self._pending = ""
         self._start = 0
         self._index = 0
@@ -193,7 +204,8 @@ class PhraseCutter:
             inside = not _closed_quotes(self._pending[:end])
             if not inside and pace.allows(strength, words):
                 return end
-            if strength >= best and words >= pace.sentence and not inside:
+            usable = strength > _Strength.NONE or _GAP.search(piece)
+            if usable and strength >= best and words >= pace.sentence and not inside:
                 best, best_end = strength, end
             if words >= pace.limit and (cut := self._forced(pace, words, (best, best_end), (strength, end))):
                 return cut
@@ -202,11 +214,11 @@ class PhraseCutter:
     def _forced(
         self, pace: _Pace, words: float, best: tuple[_Strength, int], here: tuple[_Strength, int]
     ) -> int | None:
-        """Beyond the limit: the best place so far, or this one where there is no other."""
+        """Beyond the limit: the best place so far; where all are bad, a space rather than the inside of a word."""
         if best[0] >= _Strength.WORD:
             return best[1]
         if here[0] >= _Strength.WORD or words >= pace.limit + _LIMIT_SLACK_WORDS:
-            return here[1]
+            return best[1] or here[1]
         return None
 
     def _in_code(self, end: int) -> bool:
@@ -227,6 +239,8 @@ class PhraseCutter:
             return self._after_punctuation(end, tail.group(1), piece, following)
         if not spaced and not (_IS_CJK.search(piece) and _IS_CJK.search(following)):
             return _Strength.NONE
+        if _IS_CJK.match(following) and not spaced:
+            return self._between_characters(end, final=final)
         return self._between_words(piece, following, final=final)
 
     def _after_punctuation(self, end: int, mark: str, piece: str, following: str) -> _Strength:
@@ -253,6 +267,19 @@ class PhraseCutter:
         if word in _BEFORE_NUMBERS.get(self._language, frozenset()) and next_char.isdigit():
             return _Strength.NONE
         return _Strength.SENTENCE
+
+    def _between_characters(self, end: int, *, final: bool) -> _Strength | None:
+        """Chinese shows no words: looks two characters ahead for a conjunction, and keeps clear of figures."""
+        ahead = self._pending[end : end + 2]
+        if len(ahead) < 2 and not final:
+            return None
+        if any(char.isdigit() for char in self._pending[max(0, end - 2) : end] + ahead):
+            return _Strength.NONE
+        if ahead in _CHINESE_CONJUNCTIONS:
+            return _Strength.JOIN
+        before = self._pending[end - 1]
+        natural = ahead[0] in _CHINESE_LINKS or before in _CHINESE_ENDINGS
+        return _Strength.LINK if natural and before not in _CHINESE_LINKS else _Strength.WORD
 
     def _between_words(self, piece: str, following: str, *, final: bool) -> _Strength | None:
         word = piece.strip().strip("\"'*_()").lower()
