@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from duolog.building import Adapters, build_adapters
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
-from duolog.ports.errors import DuologError, EngineError
+from duolog.ports.errors import DuologError, EngineError, EngineUnavailable, ModelMissing
 from duolog.realtime.drain import Drain
 from duolog.realtime.ports import AppPorts, ClientOptions, PartHealth, PersonaSummary, WireLimits
 from duolog.realtime.routes import build_app
@@ -79,6 +79,9 @@ class Application:
         self._writer = SessionWriter(self._adapters.store)
         self._switchboard: Switchboard | None = None
         self._clock = SystemClock()
+        self.failed = anyio.Event()
+        self.failure: DuologError | None = None
+        """What waiting does not mend; the server ends with it."""
 
         server = settings.server
         self.limits = WireLimits(
@@ -116,10 +119,14 @@ class Application:
                 stack.push_async_callback(adapter.aclose)
             if self._adapters.turn_detector is not None:
                 stack.push_async_callback(self._adapters.turn_detector.aclose)
-            async with anyio.create_task_group() as tasks:
-                self._start(tasks)
-                yield
-                tasks.cancel_scope.cancel()
+            try:
+                async with anyio.create_task_group() as tasks:
+                    self._start(tasks)
+                    yield
+                    tasks.cancel_scope.cancel()
+            except Exception:  # The process edge: a server without one of its services must not live on.
+                log.exception("a service of the server failed")
+                self._fail(EngineUnavailable("A service of the server failed; its log says why.", engine="server"))
 
     def _start(self, tasks: TaskGroup) -> None:
         for service in (self._recognizer.run, self._synthesizer.run, self._writer.run, metrics.watch_loop_lag):
@@ -136,6 +143,9 @@ class Application:
         for name, engine in (("asr", self._adapters.asr), ("tts", self._adapters.tts)):
             try:
                 await engine.warm_up()
+            except ModelMissing as error:
+                self._give_up(name, error)
+                return
             except DuologError as error:
                 log.error("engine failed to load", engine=name, error=str(error))  # noqa: TRY400 - rejected: one sentence, no traceback
                 self._health.set(name, ready=False, detail=str(error))
@@ -152,6 +162,14 @@ class Application:
         except DuologError as error:
             log.warning("no end-of-turn model; turns end by the text and the silence", error=str(error))
 
+    def _give_up(self, name: str, error: ModelMissing) -> None:
+        self._health.set(name, ready=False, detail=str(error))
+        self._fail(error)
+
+    def _fail(self, error: DuologError) -> None:
+        self.failure = self.failure or error
+        self.failed.set()
+
     async def _watch_llm(self) -> None:
         """Warm the model up when it appears, and again after it was gone."""
         while True:
@@ -161,6 +179,9 @@ class Application:
                 self._health.set("llm", ready=False, detail=str(error))
                 await anyio.sleep(RETRY_S)
                 continue
+            except ModelMissing as error:
+                self._give_up("llm", error)
+                return
             if self._switchboard is None:
                 self._switchboard = self._new_switchboard()
             self._health.set("llm", ready=True, detail=f"{self._adapters.llm.context_tokens} tokens of context")
@@ -272,8 +293,11 @@ async def serve(settings: Settings) -> None:
     uvicorn_server = _Server(config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_say_goodbye, uvicorn_server, application.drain)
+        tasks.start_soon(_end_when_failed, uvicorn_server, application)
         await uvicorn_server.serve()
         tasks.cancel_scope.cancel()
+    if application.failure is not None:
+        raise application.failure
 
 
 class _Server(uvicorn.Server):
@@ -287,6 +311,11 @@ class _Server(uvicorn.Server):
         if self.asked_to_end.is_set():
             super().handle_exit(sig, frame)
         self.asked_to_end.set()
+
+
+async def _end_when_failed(server: _Server, application: Application) -> None:
+    await application.failed.wait()
+    server.asked_to_end.set()
 
 
 async def _say_goodbye(server: _Server, drain: Drain) -> None:

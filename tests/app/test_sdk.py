@@ -167,7 +167,7 @@ async def test_items_are_made_fetched_and_deleted(server: RunningApp) -> None:
                     "role": "user",
                     "content": [{"type": "input_text", "text": f"I am {item_id}."}],
                 },
-                **({"previous_item_id": previous} if previous else {}),  # type: ignore[arg-type]
+                **({"previous_item_id": previous} if previous else {}),
             )
             assert (await guest.until("conversation.item.added")).item.id == item_id
         await items.retrieve(item_id="a")
@@ -193,12 +193,14 @@ async def test_the_answer_in_progress_can_be_deleted(server: RunningApp) -> None
 
 
 async def test_updates_are_merged(server: RunningApp) -> None:
-    detection = {"type": "server_vad", "silence_duration_ms": 900}
     async with visiting(server) as guest:
         await guest.wire.session.update(session={"type": "realtime", "instructions": "Be brief."})
         await guest.until("session.updated")
         await guest.wire.session.update(
-            session={"type": "realtime", "audio": {"input": {"turn_detection": detection}}}  # type: ignore[typeddict-item]
+            session={
+                "type": "realtime",
+                "audio": {"input": {"turn_detection": {"type": "server_vad", "silence_duration_ms": 900}}},
+            }
         )
         merged = (await guest.until("session.updated")).session
         assert merged.instructions == "Be brief."

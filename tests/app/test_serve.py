@@ -15,12 +15,16 @@ from pathlib import Path
 import anyio
 import httpx
 import pytest
+from structlog.testing import capture_logs
 from tests.app.raw_client import calling, send, typed, until
-from tests.app.running import NOWHERE, ROOT, eventually
+from tests.app.running import NOWHERE, ROOT, eventually, scripted
+from tests.llm_server import Server, answer, good_answer, serving
 from tests.services import free_port
 from websockets.exceptions import ConnectionClosed
 
+from duolog.app import serve
 from duolog.models.store import MEND
+from duolog.ports.errors import EngineUnavailable
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -83,6 +87,38 @@ def test_a_damaged_model(tmp_path: Path, engine: str, model: str) -> None:
     largest.write_bytes(b"cut off")
     sentence = refused(**{f"duolog__{engine}__engine": "model"}, duolog__models_dir=str(tmp_path))
     assert sentence == f"Model `{model}` is damaged in {tmp_path}; {MEND} and start again."
+
+
+def test_a_model_that_does_not_load(tmp_path: Path) -> None:
+    for name in ("model.bin", "config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("damaged")
+    sentence = refused(duolog__asr__engine="model", duolog__asr__model=str(tmp_path))
+    assert "cannot be loaded" in sentence
+    assert "duolog models prepare" in sentence
+
+
+async def test_a_model_without_a_tokenizer(tmp_path: Path) -> None:
+    card = answer(200, '{"data": [{"id": "tiny", "max_model_len": 2048}]}')
+    async with serving(Server(good_answer("Hello."), card=card)) as llm:
+        environment = {
+            "duolog__llm__engine": "openai",
+            "duolog__llm__port": str(llm.port),
+            "duolog__llm__served_name": "tiny",
+            "duolog__llm__model": str(tmp_path),
+        }
+        sentence = await anyio.to_thread.run_sync(lambda: refused(**environment))
+    assert "tokenizer" in sentence
+
+
+async def test_a_server_whose_service_fails_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail() -> None:
+        await anyio.sleep(0.2)
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr("duolog.app.metrics.watch_loop_lag", fail)
+    with capture_logs() as logs, anyio.fail_after(20), pytest.raises(EngineUnavailable, match="its log says why"):
+        await serve(scripted(port=free_port()))
+    assert "a service of the server failed" in [entry["event"] for entry in logs]
 
 
 def test_a_taken_port() -> None:
