@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,7 @@ from duolog.processes import children
 from duolog.serving.batcher import Batcher, BatcherOptions, BatcherRequest
 from duolog.serving.policies import DirectPolicy, RequestClass
 from duolog.session.prefilling import Prefilling
-from duolog.settings import LlmSettings, Settings
+from duolog.settings import LlmSettings, Profile, Settings
 
 RESULT = ROOT / "benchmarks" / "results" / "prefill.json"
 LOG = ROOT / ".duolog" / "logs" / "bench-prefill.log"
@@ -226,7 +227,7 @@ def _median(values: Sequence[object]) -> float:
 
 async def measure(rounds: int, histories: Sequence[int]) -> dict[str, object]:
     port = free_ports(1)[0]
-    settings = Settings(profile="tiny", llm=LlmSettings(port=port))
+    settings = Settings(profile=Profile.TINY, llm=LlmSettings(port=port))
     store = ModelStore(settings.models_dir.absolute(), load_manifest())
     model = store.path(store.manifest.profile("tiny").llm)
     spec = children.vllm(settings, str(model))
@@ -251,9 +252,7 @@ async def measure(rounds: int, histories: Sequence[int]) -> dict[str, object]:
             return {
                 "machine": machine_facts(),
                 "rounds": rounds,
-                "first_token": [
-                    await repeated(lambda n=tokens: first_token(batcher, n), rounds) for tokens in histories
-                ],
+                "first_token": [await repeated(partial(first_token, batcher, tokens), rounds) for tokens in histories],
                 "turns": {
                     "prefilled": await turns(batcher, prefill=True),
                     "not_prefilled": await turns(batcher, prefill=False),

@@ -335,6 +335,20 @@ async def test_the_policy_may_abort_what_is_in_flight() -> None:
     check_books(batcher, finished=1, aborted=1)
 
 
+async def test_work_the_engine_did_for_nothing_is_counted() -> None:
+    batcher = Batcher(Engine(stuck_after_a_word), Gate(1))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(collect, batcher, asking("runs", RequestClass.NEXT_TURN))
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0.5):
+            await collect(batcher, asking("waits", RequestClass.PARTIAL))
+        tasks.cancel_scope.cancel()
+    snapshot = batcher.snapshot()
+    assert snapshot.ended[Outcome.ABORTED] == 2
+    assert {klass: count for klass, count in snapshot.aborted_in_engine.items() if count} == {RequestClass.NEXT_TURN: 1}
+    assert snapshot.aborted_s_total == pytest.approx(0.5)
+
+
 async def test_an_abort_between_two_pulls_is_not_lost() -> None:
     gate = Gate(2)
     batcher = Batcher(Engine(two_words), gate)

@@ -121,7 +121,8 @@ def test_common_prefix(one: list[int], other: list[int]) -> None:
 def test_every_piece_is_whole_blocks_of_what_is_wanted_and_no_more_than_a_chunk(
     wishes: list[tuple[int, int, bool]],
 ) -> None:
-    plan, cached = PrefillPlan(), {()}
+    plan = PrefillPlan()
+    cached: set[tuple[int, ...]] = {()}
     for length, kind, history in wishes:
         wanted = (*ids(70), *ids(length, kind))
         plan.want(wanted, history=history)

@@ -174,8 +174,9 @@ async def test_a_failed_prefill_is_tried_again_with_the_next_change() -> None:
         good = one.engine.generate
 
         async def bad(request: GenerationRequest) -> AsyncGenerator[TextDelta | GenerationEnd, None]:
-            raise EngineUnavailable("gone", engine="llm")
-            yield
+            if request.prefill:
+                raise EngineUnavailable("gone", engine="llm")
+            yield TextDelta("one")
 
         one.engine.generate = bad  # type: ignore[method-assign]
         one.prefilling.history_changed()

@@ -61,6 +61,24 @@ def test_budget_holds(turns: int, words: int) -> None:
     assert sum(estimate_tokens(message.content) for message in messages[:-1]) <= 600
 
 
+def test_room_asked_for_between_turns_makes_the_prompt_move_there_and_not_in_the_turn() -> None:
+    history, items = History(600), talk(120, words=3)
+    moved_between, before = 0, ""
+    for count in range(2, 120, 2):
+        between = history.messages("Be kind.", items[:count], room_tokens=60)
+        in_turn = history.messages("Be kind.", items[: count + 1])
+        assert in_turn[: len(between)] == between
+        moved_between += between[1].content != before
+        before = between[1].content
+    assert 2 < moved_between < 25
+
+
+def test_an_item_placed_at_the_head_is_shown() -> None:
+    history, items = History(1_000), talk(2)
+    history.messages("", items)
+    assert history.messages("", [item(9, ItemRole.USER, "first"), *items])[0].content.startswith("first")
+
+
 def test_items_without_text_are_left_out() -> None:
     items = [item(0, ItemRole.USER, "hello"), item(1, ItemRole.ASSISTANT, ""), item(2, ItemRole.USER, None)]
     assert History(1_000).messages("", items) == (Message(ItemRole.USER, "hello"),)
