@@ -86,7 +86,7 @@ class TurnRunner:
             await self._cancelled.wait()
             self._cancelled = anyio.Event()
             turn = self.current
-            if turn is None:
+            if turn is None or turn.end is None:  # the cancelled one has ended, and the next has begun
                 continue
             with anyio.move_on_after(WATCHDOG_S):
                 await turn.ended.wait()
