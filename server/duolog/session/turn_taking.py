@@ -130,8 +130,9 @@ class TurnTaking:
         waiting = [turn for turn in self._runner.turns() if not turn.answer and turn.committed.is_set()]
         if waiting:
             waiting[-1].answer, waiting[-1].options = True, options
+            self._drop_turn()
+            self.answer_begun()
             return
-        self._drop_turn()
         self._answer(Turn(self._context.session_id, options))
 
     def say(self, text: str) -> None:
@@ -227,6 +228,7 @@ class TurnTaking:
 
     def _begin_turn(self) -> None:
         self._announce_speech()
+        self._drop_turn()
         if self._speculations >= self._context.options.max_speculations:
             return
         self._speculations += 1
@@ -286,8 +288,10 @@ class TurnTaking:
         self.ear.end_utterance()
 
     def _answer(self, turn: Turn) -> None:
+        self._drop_turn()
         turn.committed.set()
         self._runner.submit(turn)
+        self.answer_begun()
 
     def _new_turn(self, utterance: Utterance) -> Turn:
         return Turn(
