@@ -60,8 +60,15 @@ def _recognizer(settings: Settings, store: ModelStore, cores: CoreMap) -> Speech
         return ScriptedRecognizer()
     from duolog.adapters.faster_whisper_asr import FasterWhisperRecognizer  # noqa: PLC0415
 
-    folder = settings.asr.model or store.path(store.manifest.profile(settings.profile).asr)
-    return FasterWhisperRecognizer(folder, threads=settings.asr.threads, cores=frozenset(cores.asr))
+    def whisper(folder: Path) -> SpeechRecognizer:
+        return FasterWhisperRecognizer(folder, threads=settings.asr.threads, cores=frozenset(cores.asr))
+
+    default = whisper(settings.asr.model or store.path(store.manifest.profile(settings.profile).asr))
+    if not settings.asr.models:
+        return default
+    from duolog.adapters.asr_by_language import RecognizerByLanguage  # noqa: PLC0415
+
+    return RecognizerByLanguage(default, {code: whisper(folder) for code, folder in settings.asr.models.items()})
 
 
 def _vad(settings: Settings) -> VoiceActivityDetectorFactory:

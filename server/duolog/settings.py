@@ -133,6 +133,8 @@ class AsrSettings:
     engine: SpeechEngine = SpeechEngine.MODEL
     model: Path | None = None
     """Folder of a CTranslate2 Whisper model; None: the profile's."""
+    models: Mapping[str, Path] = field(default_factory=dict)
+    """Models of single languages: ISO 639-1 code → folder. The others are heard by `model`."""
     threads: Count = 1
     cores: Cores = ()
     """CPU cores its thread is bound to; empty: chosen from the machine (`duolog doctor` prints the map)."""
