@@ -6,6 +6,7 @@ import anyio
 import pytest
 from tests.session.harness import Caller, World, world
 
+from duolog.adapters.scripted_llm import Line
 from duolog.ports.errors import EngineUnavailable
 from duolog.ports.store import StoredSession
 from duolog.session.events import ItemAdded, ResponseDone, SessionCreated
@@ -42,6 +43,32 @@ async def test_the_call_that_was_taken_over_changes_nothing_afterwards() -> None
         stored = await house.store.load(session_id)
     assert stored is not None
     assert len(stored.items) == 4
+
+
+async def test_the_end_of_an_old_call_does_not_touch_what_another_server_saved() -> None:
+    async with world() as house:
+        async with house.call() as cut_off:
+            await talk(cut_off)
+            await cut_off.pause(10.0)
+            newer = StoredSession(cut_off.call.session_id, "ava", ("newer",), 0.0)
+            await house.store.save(newer)
+        await anyio.sleep(1)
+        assert await house.store.load(newer.session_id) == newer
+
+
+async def test_what_was_not_heard_when_the_call_broke_off_is_not_resumed() -> None:
+    lines = {"*": Line("This is the first sentence. Here comes the second one. And this is the third of them.")}
+    async with world(lines=lines) as house:
+        async with house.call() as cut_off:
+            await talk(cut_off)
+            await cut_off.pause(1.5)
+            whole = cut_off.answers()[0]
+        async with house.call(resume=cut_off.call.session_id) as back:
+            kept = await back.hear(ItemAdded, 2)
+    assert kept.item.text
+    assert len(kept.item.text) < len(whole)
+    assert whole.startswith(kept.item.text)
+    assert kept.item.interrupted
 
 
 async def test_a_session_is_resumed_while_the_store_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,8 @@ class Call:
         self._tasks: TaskGroup | None = None
         self._taking: TurnTaking | None = None
         self._resumed = resumed
+        self._saved = self._encoded_items() if resumed else None
+        """The conversation as the writer last got it."""
         self._over = anyio.Event()
 
     async def run(self, *, ready: anyio.Event, greet: bool) -> None:
@@ -83,9 +85,17 @@ class Call:
             ready.set()
             self._audio_in.close()
             self._audio_out.close()
-            self._save()
             self._context.outbox.close()
+            self._cut_unheard()
+            self._save()
             self._over.set()
+
+    def _cut_unheard(self) -> None:
+        """What was still to be played when the call ended is never heard, and not part of its history."""
+        for playback in self._context.playbacks.unfinished():
+            playback.update_by_clock()
+            playback.over.set()
+            self._context.items.cut(playback)
 
     async def hang_up(self) -> None:
         """End the call; returns when nothing of it runs and its last state has gone to the writer."""
@@ -268,11 +278,23 @@ class Call:
         self._save()
 
     def _save(self) -> None:
+        """Hand the conversation to the writer, where it has changed.
+
+        Only then: another server may have taken up the session of a call whose client was cut off, and what this call
+        knows when it ends at last is older.
+        """
+        items = self._encoded_items()
+        if items == self._saved:
+            return
+        self._saved = items
         self._context.engines.writer.submit(
             StoredSession(
                 session_id=self._context.session_id,
                 persona=self._context.persona.id,
-                items=tuple(encode_item(item) for item in self._context.items.conversation),
+                items=items,
                 updated_at=self._context.engines.clock.unix_time(),
             )
         )
+
+    def _encoded_items(self) -> tuple[str, ...]:
+        return tuple(encode_item(item) for item in self._context.items.conversation)
