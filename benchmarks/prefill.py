@@ -109,7 +109,6 @@ class Talk:
                     first = first or (time.perf_counter() - started) * 1000
                     text += part.text
                 elif isinstance(part, GenerationEnd):
-                    self.prefilling.computed(ids)
                     return Final(first, part.usage, text)
         raise RuntimeError("an answer without an end")
 

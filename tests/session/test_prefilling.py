@@ -54,7 +54,6 @@ class Bench:
         async with aclosing(self.batcher.generate(BatcherRequest(generation, RequestClass.FINAL, 0.0))) as stream:
             async for part in stream:
                 if isinstance(part, TextDelta):
-                    self.prefilling.computed(ids)
                     return anyio.current_time() - started
         raise AssertionError("no token came")
 
@@ -167,6 +166,26 @@ async def test_a_final_withdraws_the_partial_that_waits() -> None:
             await anyio.wait_all_tasks_blocked()
             assert one.batcher.snapshot().queued[RequestClass.PARTIAL] == 0
         assert one.lengths() == [1_000]
+
+
+async def test_a_caption_that_comes_late_is_not_computed_after_its_final() -> None:
+    async with bench() as one:
+        one.history = "Be kind."
+        await one.first_token_s("hello " * 100)
+        one.prefilling.caption("hello " * 98)
+        await one.prefilling.idle.wait()
+        assert one.lengths() == []
+
+
+async def test_a_final_that_failed_has_computed_nothing() -> None:
+    async with bench() as one:
+        one.history = "Be kind."
+        ids = one.final("hello " * 100)
+        one.prefilling.final(ids)
+        one.prefilling.final_failed(ids)
+        one.prefilling.caption("hello " * 98)
+        await one.prefilling.idle.wait()
+        assert one.lengths() == [96]
 
 
 async def test_a_failed_prefill_is_tried_again_with_the_next_change() -> None:

@@ -70,6 +70,11 @@ class PrefillPlan:
         self._closest = max(chains, key=lambda chain: (common_prefix(chain, self._history), len(chain)))
         self._newest = ids
 
+    def not_computed(self, ids: TokenIds) -> None:
+        """Take back that the engine has these ids."""
+        if self._newest == ids:
+            self._newest = ()
+
     def forget(self) -> None:
         """The engine may have lost everything."""
         self._newest = self._closest = ()

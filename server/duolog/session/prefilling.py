@@ -58,16 +58,20 @@ class Prefilling:
         self._look_at(said)
 
     def final(self, ids: TokenIds) -> None:
-        """The turn's own request is on its way: prefills give way, but for one that computes what it needs."""
+        """The turn's own request is on its way: prefills give way, but for one that computes what it needs.
+
+        It is taken to be computed, so that late captions of the same words are not; else tell `final_failed`.
+        """
         self._said = None
         self._plan.drop()
         piece = self._piece
         if piece is not None and not (self._admitted and self._plan.is_useful(piece.ids, ids)):
             self._scope.cancel()
-
-    def computed(self, ids: TokenIds) -> None:
-        """The engine has computed these ids for another request of this call."""
         self._plan.computed(ids)
+
+    def final_failed(self, ids: TokenIds) -> None:
+        """It ended before its first token."""
+        self._plan.not_computed(ids)
 
     async def run(self) -> None:
         """Prefill until cancelled."""

@@ -60,8 +60,8 @@ class Speaking:
                 self._on_audible,
             )
         finally:
-            if request is not None and turn.marks.first_token is not None:
-                self._prefilling.computed(request.generation.prompt_ids)
+            if request is not None and turn.marks.first_token is None:
+                self._prefilling.final_failed(request.generation.prompt_ids)
         if turn.transcript is None and turn.utterance is not None:
             return replace(outcome, status=ResponseStatus.FAILED, error="The user's speech could not be transcribed.")
         return outcome
