@@ -66,6 +66,13 @@ def test_a_template_file_goes_before_the_configuration(folder: Path) -> None:
         tokenizer.prompt_ids((ChatMessage(Role.USER, "Hi"),), PromptEnd.OPEN)
 
 
+def test_a_date_in_the_template_does_not_move(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ strftime_now('%H:%M:%S.%f') }} {{ messages[0].content }}")
+    tokenizer = ChatTokenizer(folder)
+    first, second = (tokenizer._render((ChatMessage(Role.USER, "Hi"),), answer=True) for _ in range(2))
+    assert first == second
+
+
 def test_a_conversation_the_template_refuses(folder: Path) -> None:
     with pytest.raises(EngineRejected, match="no system"):
         ChatTokenizer(folder).prompt_ids((ChatMessage(Role.SYSTEM, "Be kind."),), PromptEnd.ANSWER)
