@@ -76,6 +76,15 @@ bench-call: setup-dev ## latency of real calls, 1, 2 and 4 at once, and our own 
 	$(BIN)/python -m benchmarks.call
 	$(BIN)/python -m benchmarks.call --scripted
 
+.PHONY: bench-memory
+bench-memory: setup-dev ## memory of the server: with all speech models, for each idle call, after 200 calls
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.memory
+
+.PHONY: bench-barge-in
+bench-barge-in: setup-dev ## how fast an interruption silences the caller's loudspeaker
+	$(BIN)/python -m benchmarks.barge_in
+
 .PHONY: bench-peer
 bench-peer: setup-dev ## the same calls against Pipecat, side by side
 	@$(BIN)/duolog models prepare --profile tiny

@@ -20,6 +20,8 @@ STAGE_BUCKETS_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65
 """Close together where a person notices the difference: from 100 ms to 1 s."""
 LAG_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 LAG_INTERVAL_S = 0.1
+TASKS_EVERY = 10
+"""Measurements of the lag between two counts of tasks."""
 
 
 class Stage(StrEnum):
@@ -67,6 +69,7 @@ LOOP_LAG_SECONDS = Histogram(
     buckets=LAG_BUCKETS_S,
     registry=REGISTRY,
 )
+TASKS = Gauge("duolog_tasks", "Tasks of the event loop.", registry=REGISTRY)
 
 # Engines
 ENGINE_SECONDS = Histogram(
@@ -129,8 +132,10 @@ def exposition(accept: str = "") -> tuple[bytes, str]:
 
 
 async def watch_loop_lag() -> None:
-    """Measure how late this loop is, until cancelled."""
+    """Measure how late this loop is and count its tasks, until cancelled."""
     while True:
-        due = anyio.current_time() + LAG_INTERVAL_S
-        await anyio.sleep_until(due)
-        LOOP_LAG_SECONDS.observe(max(0.0, anyio.current_time() - due))
+        TASKS.set(len(anyio.get_running_tasks()))
+        for _ in range(TASKS_EVERY):
+            due = anyio.current_time() + LAG_INTERVAL_S
+            await anyio.sleep_until(due)
+            LOOP_LAG_SECONDS.observe(max(0.0, anyio.current_time() - due))
