@@ -26,16 +26,17 @@ class AlignedText:
 
     def sub(self, pattern: re.Pattern[str], replacement: Replacement | str) -> AlignedText:
         """Replace every match; new text stands for what it replaces: the match without the ranges that are kept."""
-        builder = _Builder(self)
+        builder: _Builder | None = None
         done = 0
         for match in pattern.finditer(self.text):
             parts = replacement if isinstance(replacement, str) else replacement(match)
             if parts is None:
                 continue
+            builder = builder or _Builder(self)
             builder.keep(done, match.start())
             builder.replace(parts if isinstance(parts, list) else [parts], *match.span())
             done = match.end()
-        if done == 0 and not builder.pieces:
+        if builder is None:
             return self
         builder.keep(done, len(self.text))
         return builder.result()

@@ -145,7 +145,7 @@ _RULES: tuple[Rule, ...] = (
 
 def dates_in_words(text: AlignedText) -> AlignedText:
     """Needs no other rule to have run before."""
-    return text.apply(_RULES)
+    return text.apply(_RULES) if _DATE_LIKE.search(text.text) else text
 
 
 def named_dates_in_words(text: AlignedText) -> AlignedText:
@@ -153,4 +153,5 @@ def named_dates_in_words(text: AlignedText) -> AlignedText:
     return text.apply(_RULES[3:7]) if _MONTH_NAME.search(text.text) else text
 
 
+_DATE_LIKE = re.compile(rf"\d|\b(?:{_DAY})\.?\s?[-–]")
 _MONTH_NAME = re.compile(rf"\b(?:{_MONTH})")
