@@ -21,7 +21,7 @@ from duolog.settings import LlmSettings, Settings, StoreSettings
 
 TINY_MODEL = Path(__file__).resolve().parents[1] / ".duolog" / "models" / "smollm2-135m"
 VALKEY_READY_S = 10.0
-VLLM_READY_S = 240.0
+VLLM_READY_S = 400.0
 STOP_S = 20.0
 
 

@@ -7,6 +7,7 @@ import base64
 import anyio
 import numpy as np
 import pytest
+from blockbuster import blockbuster_ctx
 from tests.app.guest import RATE_HZ, Guest, loud, quiet, utterance, visiting
 from tests.app.running import RunningApp
 
@@ -265,3 +266,14 @@ async def test_no_call_is_left(server: RunningApp) -> None:
         await guest.until("response.created")
         assert await server.metric("duolog_calls_active") == 1
     await server.until_no_call()
+
+
+async def test_nothing_in_a_call_blocks_the_loop(server: RunningApp) -> None:
+    with blockbuster_ctx(["duolog"]):
+        async with visiting(server, greeting="1") as guest:
+            await guest.until("response.done")
+            await guest.type("Hello.", output_modalities=["text"])
+            await guest.until("response.done")
+        async with visiting(server) as guest:
+            await guest.speak(utterance(0.6))
+            assert (await guest.until("response.done")).response.status == "completed"
