@@ -107,6 +107,7 @@ class Answer:
                 stages.start_soon(self._compose, request, phrases_in)
                 stages.start_soon(self._voice, phrases_out, pieces_in)
                 await self._deliver(pieces_out, outbox, conversation, playbacks)
+                stages.cancel_scope.cancel()  # where its sound was flushed, there is nobody left to make it for
         return self._outcome()
 
     async def _compose(self, request: BatcherRequest | None, phrases: MemoryObjectSendStream[Phrase]) -> None:
