@@ -163,11 +163,11 @@ async def _call_and_hang_up(url: str, words: Utterance) -> None:
 
 
 def _server_process() -> psutil.Process:
-    """The server among this process's own descendants."""
-    for process in psutil.Process().children(recursive=True):
-        if "serve" in process.cmdline():
-            return process
-    raise CallFailed("the stack runs no `duolog serve`")
+    """The server among this process's own descendants: what holds it on a leash has its words in the command, too."""
+    serving = [process for process in psutil.Process().children(recursive=True) if "serve" in process.cmdline()]
+    if not serving:
+        raise CallFailed("the stack runs no `duolog serve`")
+    return max(serving, key=lambda process: process.memory_info().rss)
 
 
 if __name__ == "__main__":
