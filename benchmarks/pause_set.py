@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ NOISE_SAMPLES = RATE_HZ // 5
 LOUDEST_NOISE = 0.01
 """Where a clip has no quiet stretch, its noise is turned down to this."""
 SENTENCE_ENDS = tuple(".?!。？！")
+Sound = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,9 @@ class PauseClip:
     file: str
     language: str
     samples: NDArray[np.float32]
-    gaps: tuple[Gap, ...]
-    speech_end_s: float
+    gaps: tuple[Gap, ...] = ()
+    labels: Mapping[str, bool] = field(default_factory=dict)
+    """Seconds → whether the turn was complete there, as people judged it."""
 
 
 def read_sources(corpus: Path, model_dir: Path, limit: int | None) -> Iterator[Source]:
@@ -110,15 +112,24 @@ def put_pauses(source: Source) -> PauseClip | None:
         pieces += [_faded(source.samples[begin:place]), noise.draw(length)]
         begin, added = place, added + length
     pieces += [_faded(source.samples[begin:]), noise.draw(int(TAIL_S * RATE_HZ))]
-    end_s = source.words[-1].end_s + added / RATE_HZ
-    return PauseClip(source.file, source.language, np.concatenate(pieces), tuple(gaps), end_s)
+    return PauseClip(source.file, source.language, np.concatenate(pieces), tuple(gaps))
 
 
-def with_tail(file: str, samples: NDArray[np.float32], speech_end_s: float) -> PauseClip:
-    """A clip as it is, with silence after it."""
-    noise = ComfortNoise(samples, np.random.default_rng(zlib.crc32(file.encode())))
-    sound = np.concatenate([_faded(samples), noise.draw(int(TAIL_S * RATE_HZ))])
-    return PauseClip(file, "en", sound, (), speech_end_s)
+def read_labelled(corpus: Path) -> Iterator[PauseClip]:
+    """Clips whose pauses people judged, as they are, with silence after them."""
+    for line in (corpus / "corpus.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        labels = {str(event["t"]): bool(event["complete"]) for event in row.get("turn_events") or ()}
+        if row.get("turn_complete") is not None:
+            labels[str(row["duration_s"])] = bool(row["turn_complete"])
+        if row.get("segments"):
+            labels |= {str(segment["end"]): segment is row["segments"][-1] for segment in row["segments"]}
+        if not labels:
+            continue
+        samples = read_speech(corpus / str(row["file"])).astype(np.float32) / np.float32(32_768)
+        noise = ComfortNoise(samples, np.random.default_rng(zlib.crc32(str(row["file"]).encode())))
+        sound = np.concatenate([_faded(samples), noise.draw(int(TAIL_S * RATE_HZ))])
+        yield PauseClip(str(row["file"]), str(row["language"]), sound, labels=labels)
 
 
 def _places(source: Source, draw: np.random.Generator) -> list[tuple[int, Word]]:

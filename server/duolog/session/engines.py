@@ -38,8 +38,8 @@ class CallOptions:
     """Voice over the bot for this long interrupts it."""
     speculate_after_ms: int = 64
     """Silence after which the turn is transcribed and answered ahead of its end."""
-    judge_after_ms: int = 200
-    """Silence after which the end-of-turn model is asked: it needs to hear some."""
+    judge_after_ms: int = 192
+    """Silence after which the end-of-turn model is asked: it needs to hear some. Six windows of the voice detector."""
     max_speculations: int = 6
     """Per turn; then the turn waits for its end."""
     first_token_budget_s: float = 0.5

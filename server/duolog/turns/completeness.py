@@ -127,7 +127,7 @@ def _is_open_address(lowered: str) -> bool:
 
 def _is_open_number(lowered: str, words: list[Word], language: str | None) -> bool:
     digits, groups = _trailing_digits(words)
-    if not digits:
+    if not digits or lowered.rstrip().endswith(("?", "？")):
         return False
     if _CARD_CUES.search(lowered):
         return digits not in _CARD_LENGTHS and digits < max(_CARD_LENGTHS)

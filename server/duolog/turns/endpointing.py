@@ -2,10 +2,12 @@
 
 | what is known | delay |
 |---|---|
-| the model says it is over, the text has come and does not say that more is to come | `sure_ms` |
-| the model is not sure, or has no opinion; or the text has not come, or says too little | `unsure_ms` |
-| the model says it goes on, or the text does | `unfinished_ms` |
-| both do, or something is being dictated (numbers, addresses, letters, lists) | `dictation_ms` |
+| the model says it is over, and the text ends a sentence and wants nothing more | `sure_ms` |
+| the model says it is over, the text cannot confirm it: a word or two, or no full stops (Chinese) | `likely_ms` |
+| neither says anything clear, or the text has not come | `unsure_ms` |
+| the model says it goes on, or the text does: it trails off, or stops without a sentence end | `unfinished_ms` |
+| both do, or something is being dictated (numbers, addresses, letters) | `dictation_ms` |
+| the model has nothing to say, and the text ends a sentence | `likely_ms` |
 
 All are scaled by the persona's or the client's patience, stretched to this speaker's own pauses, and held in bounds.
 The evidence arrives during the pause: a delay that has passed when it is decided ends the turn at once.
@@ -16,10 +18,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from duolog.turns.completeness import Unfinished, unfinished
+from duolog.turns.completeness import Unfinished, ends_sentence, unfinished
 from duolog.turns.wording import words_of
 
-DICTATION = frozenset({Unfinished.NUMBER, Unfinished.ADDRESS, Unfinished.SPELLING, Unfinished.LIST})
+PUNCTUATED = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
+"""Languages in which Whisper ends a finished sentence with a full stop; it seldom does in Chinese."""
+DICTATION = frozenset({Unfinished.NUMBER, Unfinished.ADDRESS, Unfinished.SPELLING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,12 @@ class EndpointingRule:
     """The numbers of the table. Measured: docs/decisions/0007."""
 
     sure_ms: int = 300
-    unsure_ms: int = 700
+    likely_ms: int = 700
+    unsure_ms: int = 900
     unfinished_ms: int = 1_500
     dictation_ms: int = 2_000
-    sure_probability: float = 0.7
-    unfinished_probability: float = 0.3
+    sure_probability: float = 0.8
+    unfinished_probability: float = 0.5
     short_words: int = 1
     """The model is erratic on utterances of no more words than this."""
 
@@ -64,12 +69,15 @@ class SpeakerHabit:
     MARGIN_MS = 150
     KNOWN = 3
     """Pauses after which the habit counts."""
+    CUTS = 2
+    """Cuts that make for more patience; one is chance."""
     CUT_TURNS = 4
-    """A cut makes for more patience during this many turns."""
+    """Turns after a cut during which it counts."""
 
     def __init__(self) -> None:
         self._pauses: deque[int] = deque(maxlen=self.REMEMBERED)
         self._cut_ms = 0
+        self._cuts = 0
         self._cut_turns_left = 0
 
     def went_on(self, pause_ms: int) -> None:
@@ -79,18 +87,18 @@ class SpeakerHabit:
     def was_cut(self, pause_ms: int) -> None:
         """The turn was called over, and they went on after `pause_ms` as if it had not been."""
         self._pauses.append(pause_ms)
-        self._cut_ms, self._cut_turns_left = max(pause_ms, self._cut_ms), self.CUT_TURNS
+        self._cut_ms, self._cuts, self._cut_turns_left = max(pause_ms, self._cut_ms), self._cuts + 1, self.CUT_TURNS
 
     def turn_ended(self) -> None:
         """A turn ended."""
         self._cut_turns_left = max(0, self._cut_turns_left - 1)
         if not self._cut_turns_left:
-            self._cut_ms = 0
+            self._cut_ms = self._cuts = 0
 
     @property
     def least_ms(self) -> int:
-        """Even where all seems over: more than the pause they were cut in; 0 where they were not."""
-        return self._cut_ms + self.MARGIN_MS if self._cut_ms else 0
+        """Even where all seems over: more than the pauses they were cut in; 0 where that does not happen to them."""
+        return self._cut_ms + self.MARGIN_MS if self._cuts >= self.CUTS else 0
 
     @property
     def usual_ms(self) -> int:
@@ -120,12 +128,24 @@ def _base_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int:
     sounds_unfinished = evidence.probability is not None and evidence.probability < rule.unfinished_probability
     if reason in DICTATION or (reason is not None and sounds_unfinished):
         return rule.dictation_ms
-    if reason is not None or sounds_unfinished:
+    if reason is not None or sounds_unfinished or _is_left_open(evidence, rule):
         return rule.unfinished_ms
-    return rule.sure_ms if _is_sure(evidence, rule) else rule.unsure_ms
+    return _hopeful_ms(evidence, rule)
 
 
-def _is_sure(evidence: PauseEvidence, rule: EndpointingRule) -> bool:
-    if evidence.probability is None or evidence.probability < rule.sure_probability:
+def _hopeful_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int:
+    if not evidence.text:
+        return rule.unsure_ms
+    if evidence.probability is None:
+        return rule.likely_ms
+    if evidence.probability < rule.sure_probability:
+        return rule.unsure_ms
+    confirmed = ends_sentence(evidence.text) and len(words_of(evidence.text)) > rule.short_words
+    return rule.sure_ms if confirmed else rule.likely_ms
+
+
+def _is_left_open(evidence: PauseEvidence, rule: EndpointingRule) -> bool:
+    """More than a word or two, in a language that the recogniser punctuates, and no sentence end."""
+    if not evidence.text or evidence.language not in PUNCTUATED:
         return False
-    return bool(evidence.text) and len(words_of(evidence.text or "")) > rule.short_words
+    return len(words_of(evidence.text)) > rule.short_words and not ends_sentence(evidence.text)
