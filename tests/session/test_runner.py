@@ -118,13 +118,16 @@ async def test_turn_that_swallows_its_cancellation_ends_the_call() -> None:
         with anyio.CancelScope(shield=True):
             await anyio.sleep(60)
 
-    with pytest.raises(BaseExceptionGroup) as stuck:
+    async def cancel_it() -> None:
         async with running(stubborn) as (runner, _):
             one = turn()
             runner.submit(one)
             await anyio.sleep(0.1)
             runner.cancel(one, TurnEnd.TURN_DETECTED)
             await anyio.sleep(600)
+
+    with pytest.raises(BaseExceptionGroup) as stuck:
+        await cancel_it()
     assert stuck.group_contains(TurnStuck)
 
 

@@ -92,7 +92,8 @@ class Witness:
     sounds: dict[int, Sound] = field(default_factory=dict)
     state: str = "listening"
     ready: bool = False
-    reading: bool = True
+    readable: anyio.Event = field(default_factory=anyio.Event)
+    """Set while the client reads what it is sent."""
     transcribing: bool = True
     flushes: int = 0
     heard_events: list[PlayoutHeard] = field(default_factory=list)
@@ -103,11 +104,13 @@ class Witness:
     _newest: int = 0
     _noise: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
+    def __post_init__(self) -> None:
+        self.readable.set()
+
     async def listen(self) -> None:
         async with aclosing(self.call.events()) as events:
             async for event in events:
-                while not self.reading:
-                    await anyio.sleep(FRAME_S)
+                await self.readable.wait()
                 self.engines_are_alone()
                 assert self.ready or isinstance(event, SessionCreated), f"{event} before the session was announced"
                 self._see(event)
