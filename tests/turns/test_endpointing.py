@@ -21,7 +21,7 @@ pytestmark = pytest.mark.pure
 
 SENTENCE = "What is the time?"
 LIKELY = DEFAULT_RULE.likely_ms
-SURE, UNSURE = DEFAULT_RULE.sure_ms, DEFAULT_RULE.unsure_ms
+SURE, UNSURE = Patience().shortest_ms, DEFAULT_RULE.unsure_ms
 UNFINISHED, DICTATION = DEFAULT_RULE.unfinished_ms, DEFAULT_RULE.dictation_ms
 EVIDENCE = st.builds(
     PauseEvidence,
@@ -77,7 +77,8 @@ def test_each_row_of_the_table(probability: float | None, text: str | None, lang
 
 def test_patience_scales_and_bounds() -> None:
     complete, open_ended = PauseEvidence(0.99, SENTENCE, "en"), PauseEvidence(0.99, "I want the", "en")
-    assert delay(complete, patience=Patience(200, 2_500, 2.0)) == 2 * SURE
+    assert delay(complete, patience=Patience(200, 2_500, 2.0)) == 200
+    assert delay(PauseEvidence(0.6, SENTENCE, "en"), patience=Patience(200, 2_500, 2.0)) == 2 * UNSURE
     assert delay(complete, patience=Patience(500, 2_500, 1.0)) == 500
     assert delay(open_ended, patience=Patience(300, 900, 1.0)) == 900
 
@@ -121,5 +122,5 @@ def test_the_more_it_sounds_complete_the_shorter(
 
 
 def test_the_rule_can_be_another() -> None:
-    rule = EndpointingRule(sure_ms=200, sure_probability=0.6)
-    assert endpoint_delay_ms(PauseEvidence(0.65, SENTENCE, "en"), Patience(100), SpeakerHabit(), rule) == 200
+    rule = EndpointingRule(sure_probability=0.6)
+    assert endpoint_delay_ms(PauseEvidence(0.65, SENTENCE, "en"), Patience(100), SpeakerHabit(), rule) == 100

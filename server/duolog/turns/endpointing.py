@@ -2,7 +2,7 @@
 
 | what is known | delay |
 |---|---|
-| the model says it is over, and the text ends a sentence and wants nothing more | `sure_ms` |
+| the model says it is over, and the text ends a sentence and wants nothing more | the shortest wait |
 | the model says it is over, the text cannot confirm it: a word or two, or no full stops (Chinese) | `likely_ms` |
 | neither says anything clear, or the text has not come | `unsure_ms` |
 | the model says it goes on, or the text does: it trails off, or stops without a sentence end | `unfinished_ms` |
@@ -40,9 +40,8 @@ class PauseEvidence:
 
 @dataclass(frozen=True, slots=True)
 class EndpointingRule:
-    """The numbers of the table. Measured: docs/decisions/0007."""
+    """The numbers of the table. Measured: docs/decisions/0009."""
 
-    sure_ms: int = 300
     likely_ms: int = 700
     unsure_ms: int = 900
     unfinished_ms: int = 1_500
@@ -116,14 +115,15 @@ def endpoint_delay_ms(
 ) -> int:
     """Silence after which the turn is over, as things stand in this pause."""
     base = _base_ms(evidence, rule)
-    if base <= rule.sure_ms:
-        wanted = max(base * patience.factor, min(habit.least_ms, rule.unsure_ms * patience.factor))
+    if base is None:
+        wanted = min(habit.least_ms, rule.unsure_ms * patience.factor)
     else:
         wanted = max(base * patience.factor, min(habit.usual_ms, rule.unfinished_ms * patience.factor))
     return round(min(max(wanted, patience.shortest_ms), patience.longest_ms))
 
 
-def _base_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int:
+def _base_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int | None:
+    """By the table; None: the shortest wait."""
     reason = unfinished(evidence.text, evidence.language) if evidence.text else None
     sounds_unfinished = evidence.probability is not None and evidence.probability < rule.unfinished_probability
     if reason in DICTATION or (reason is not None and sounds_unfinished):
@@ -133,7 +133,7 @@ def _base_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int:
     return _hopeful_ms(evidence, rule)
 
 
-def _hopeful_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int:
+def _hopeful_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int | None:
     if not evidence.text:
         return rule.unsure_ms
     if evidence.probability is None:
@@ -141,7 +141,7 @@ def _hopeful_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int:
     if evidence.probability < rule.sure_probability:
         return rule.unsure_ms
     confirmed = ends_sentence(evidence.text) and len(words_of(evidence.text)) > rule.short_words
-    return rule.sure_ms if confirmed else rule.likely_ms
+    return None if confirmed else rule.likely_ms
 
 
 def _is_left_open(evidence: PauseEvidence, rule: EndpointingRule) -> bool:
