@@ -32,6 +32,8 @@ SETTINGS = {"DUOLOG__LLM__ENGINE": "scripted", "DUOLOG__SERVER__MAX_CALLS": "64"
 WARM_UP_CYCLES = 16
 """Until allocators, thread pools and caches have their size."""
 AT_ONCE = 4
+PARTS = 4
+"""The calls are made in parts, with a look after each: a leak grows with every part, an allocator stops."""
 SETTLE_S = 6.0
 IDLE_S = 15.0
 HEAR_S = 0.3
@@ -109,13 +111,16 @@ async def _measure(idle_calls: int, cycles: int, minutes: float) -> dict[str, ob
             await anyio.sleep(IDLE_S)
             idle = await meter.look(f"{idle_calls} idle calls")
         rested = await meter.look("idle calls closed")
-        done = await _talk_in_turn(stack.url, words, cycles, minutes * 60)
-        after = await meter.look(f"after {done} calls")
+        done, after = 0, rested
+        for _ in range(PARTS):
+            done += await _talk_in_turn(stack.url, words, cycles // PARTS, minutes * 60 / PARTS)
+            before, after = after, await meter.look(f"after {done} calls")
     figures = {
         "warm_mib": warm.rss_mib,
         "per_idle_call_mib": round((idle.rss_mib - warm.rss_mib) / idle_calls, 2),
         "calls_made": done,
         "grown_after_calls_mib": round(after.rss_mib - rested.rss_mib, 1),
+        "grown_in_last_part_mib": round(after.rss_mib - before.rss_mib, 1),
         "threads_grown": after.threads - warm.threads,
         "tasks_grown": after.tasks - warm.tasks,
         "files_grown": after.files - warm.files,
