@@ -16,6 +16,7 @@ import anyio
 import httpx
 import uvicorn
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from structlog.processors import format_exc_info
 from structlog.testing import capture_logs
 
 from duolog.app import Application
@@ -117,7 +118,7 @@ def running(settings: Settings, *, ready: bool = True, patience_s: float = PATIE
     """
     before = set(threading.enumerate())
     with (
-        capture_logs() as logs,
+        capture_logs(processors=[format_exc_info]) as logs,
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(_serving(settings)) as address,
     ):

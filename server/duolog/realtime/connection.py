@@ -28,6 +28,7 @@ from duolog.realtime.server_messages import ErrorMessage
 from duolog.realtime.translator import Translator
 from duolog.session.control import CallControl
 from duolog.session.events import CallEvent, PlayoutFlush
+from duolog.session.outbox import SlowConsumer
 
 MAX_WAITING_FRAMES = 8
 
@@ -107,7 +108,11 @@ class RealtimeConnection:
                 self._end(Ending(None, f"the client closed the connection ({message.get('code')})"))
                 return
             self._heard_at_s = anyio.current_time()
-            answer = await self._take(message.get("text"), message.get("bytes"))
+            try:
+                answer = await self._take(message.get("text"), message.get("bytes"))
+            except SlowConsumer:
+                self._end(Ending(POLICY_VIOLATION, "the client asks for more than it reads"))
+                return
             if answer is not None:
                 await outgoing.send(answer)
 
