@@ -63,6 +63,13 @@ class Meter:
         self._process = _server_process()
         self.seen: list[Footprint] = []
 
+    async def cpu_share(self, seconds: float) -> float:
+        """Of one core, over the next seconds."""
+        before = self._process.cpu_times()
+        await anyio.sleep(seconds)
+        after = self._process.cpu_times()
+        return (after.user - before.user + after.system - before.system) / seconds
+
     async def look(self, when: str) -> Footprint:
         """Once the process has come to rest."""
         await anyio.sleep(SETTLE_S)
@@ -108,7 +115,7 @@ async def _measure(idle_calls: int, cycles: int, minutes: float) -> dict[str, ob
         async with AsyncExitStack() as calls:
             for _ in range(idle_calls):
                 await calls.enter_async_context(place_call(CallOptions(stack.url, "bench")))
-            await anyio.sleep(IDLE_S)
+            cpu_share = await meter.cpu_share(IDLE_S)
             idle = await meter.look(f"{idle_calls} idle calls")
         rested = await meter.look("idle calls closed")
         done, after = 0, rested
@@ -118,6 +125,7 @@ async def _measure(idle_calls: int, cycles: int, minutes: float) -> dict[str, ob
     figures = {
         "warm_mib": warm.rss_mib,
         "per_idle_call_mib": round((idle.rss_mib - warm.rss_mib) / idle_calls, 2),
+        "core_percent_per_idle_call": round(100 * cpu_share / idle_calls, 2),
         "calls_made": done,
         "grown_after_calls_mib": round(after.rss_mib - rested.rss_mib, 1),
         "grown_in_last_part_mib": round(after.rss_mib - before.rss_mib, 1),
