@@ -220,7 +220,11 @@ class Application:
             context_tokens=self._adapters.llm.context_tokens,
             turn_judge=TurnJudge(detector) if detector is not None else None,
         )
-        options = CallOptions(prefix_padding_ms=self._settings.vad.prefix_padding_ms)
+        options = CallOptions(
+            prefix_padding_ms=self._settings.vad.prefix_padding_ms,
+            vad_threshold=self._settings.vad.threshold,
+            language=self._settings.asr.language,
+        )
         return Switchboard(
             engines, self._persona, self._adapters.store, options, max_calls=self._settings.server.max_calls
         )

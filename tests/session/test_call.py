@@ -13,12 +13,13 @@ from duolog.adapters.scripted_llm import Fault, Line
 from duolog.personas import Endpointing, TurnTaking
 from duolog.ports.errors import EngineUnavailable, Overloaded, RequestRefused
 from duolog.ports.llm import Role
-from duolog.session.config import Modality, ResponseOptions
+from duolog.session.config import Modality, ResponseOptions, ServerVad
 from duolog.session.engines import CallOptions
 from duolog.session.events import (
     AudioDelta,
     CallErrorRaised,
     InputCommitted,
+    InputTimedOut,
     ItemDeleted,
     ItemDone,
     PlayoutFlush,
@@ -444,3 +445,30 @@ async def test_speculation_is_bounded() -> None:
             await caller.pause(0.3)
         await caller.wait_for(ResponseDone)
     assert len(w.llm.requests) == 3, "two ahead of time, one when the turn had ended"
+
+
+async def test_bot_speaks_up_once_when_nobody_says_anything() -> None:
+    one = persona(turn_taking=TurnTaking(endpointing=Endpointing.SILENCE, silence_ms=500, idle_prompt_s=8.0))
+    async with world(lines={"*": Line("Are you still there?")}, one=one) as w, w.call() as caller:
+        await caller.pause(30)
+        assert len(caller.of(ResponseDone)) == 1
+        assert len(caller.of(InputTimedOut)) == 1
+        assert caller.when(caller.of(InputTimedOut)[0]) == pytest.approx(8, abs=1)
+        await caller.say(1.0)
+        await caller.wait_for(ResponseDone, 2)
+        await caller.pause(20)
+    assert len(caller.of(ResponseDone)) == 3, "once more after the user has spoken again"
+
+
+async def test_nobody_is_asked_where_no_time_is_set() -> None:
+    async with world() as w, w.call() as caller:
+        await caller.pause(60)
+    assert caller.of(ResponseDone) == []
+
+
+async def test_settings_choose_the_language_and_the_voice_threshold() -> None:
+    async with world(options=CallOptions(language="de", vad_threshold=0.7)) as w, w.call() as caller:
+        config = caller.call.config
+    assert config.language == "de"
+    assert isinstance(config.turn_detection, ServerVad)
+    assert config.turn_detection.threshold == 0.7

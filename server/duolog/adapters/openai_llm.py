@@ -103,6 +103,7 @@ class OpenAILanguageModel:
         self._context_tokens = options.context_tokens
         self._dialect = options.dialect
         self._tokenizer: ChatTokenizer | None = None
+        self._warm = False
         """Set once it is known to give the server's own ids."""
         self._end_of_turn: tuple[int, ...] = ()
         self._client = httpx.AsyncClient(
@@ -148,15 +149,23 @@ class OpenAILanguageModel:
         return () if self._tokenizer is None else self._tokenizer.prompt_ids(messages, end)
 
     async def warm_up(self) -> None:
-        """Learn the context length, load the tokenizer, and generate one token. May be called again to probe."""
+        """Learn the context length, load the tokenizer, and generate a little; the first request is the slowest.
+
+        Called again it only asks whether the server still lists the model, and warms it up anew where it was gone.
+        """
+        was_warm, self._warm = self._warm, False
         await self._read_model_card()
+        if was_warm:
+            self._warm = True
+            return
         if self._tokenizer is None and self._options.tokenizer_dir is not None and self._dialect is Dialect.VLLM:
             await self._load_tokenizer(self._options.tokenizer_dir)
         ids = self.prompt_ids(_GREETING, PromptEnd.ANSWER)
-        request = GenerationRequest("warm-up", _GREETING, Sampling(temperature=0.0, max_tokens=1), prompt_ids=ids)
+        request = GenerationRequest("warm-up", _GREETING, Sampling(temperature=0.0, max_tokens=4), prompt_ids=ids)
         async with aclosing(self.generate(request)) as stream:
             async for _ in stream:
                 pass
+        self._warm = True
 
     async def aclose(self) -> None:
         with anyio.move_on_after(_CLOSE_S, shield=True):

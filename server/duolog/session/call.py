@@ -44,6 +44,7 @@ INPUT_CHUNKS = 64
 """Appends that may wait to be heard; the sender waits beyond."""
 HEAR_AT_ONCE_MS = 320
 """A large append is heard in pieces of this length, so that other calls get their turn in between."""
+IDLE_LOOK_S = 0.5
 INPUT_STALL_S = 1.5
 """A caller whose audio stops in the middle of a word has ended the turn after this long."""
 
@@ -76,6 +77,7 @@ class Call:
                 ready.set()
                 tasks.start_soon(self._runner.run)
                 tasks.start_soon(self._prefilling.run)
+                tasks.start_soon(self._watch_idle)
                 await self._listen()
         except* SlowConsumer:
             log.warning("call ended: its client does not read")
@@ -209,6 +211,11 @@ class Call:
                 self._floor.hear(await self._audio_out.receive())
             if patience.cancelled_caught:
                 self._floor.input_stalled()
+
+    async def _watch_idle(self) -> None:
+        while True:
+            await anyio.sleep(IDLE_LOOK_S)
+            self._floor.prompt_if_idle()
 
     def _hear_waiting(self) -> None:
         """What was appended before a commit belongs to it."""

@@ -34,6 +34,10 @@ class CallOptions:
     """How calls behave, whatever their persona."""
 
     prefix_padding_ms: int = 300
+    vad_threshold: float = 0.5
+    """Voice probability from which a window counts as speech, where the client asks for none of its own."""
+    language: str | None = None
+    """ISO 639-1 code all callers speak; None: the persona's."""
     confirm_ms: int = 200
     """Voice over the bot for this long interrupts it."""
     speculate_after_ms: int = 64

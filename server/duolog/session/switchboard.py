@@ -140,7 +140,7 @@ def default_config(persona: Persona, request: CallRequest, options: CallOptions)
         persona=persona.id,
         instructions=persona.instructions,
         voice=persona.voice,
-        language=persona.spoken_language,
+        language=options.language or persona.spoken_language,
         sampling=persona.sampling,
         turn_detection=_turn_detection(persona, options),
         speed=persona.speed,
@@ -155,6 +155,7 @@ def _turn_detection(persona: Persona, options: CallOptions) -> TurnDetection:
     if patience.endpointing is Endpointing.SEMANTIC:
         return SemanticVad(interrupt_response=patience.interruptible)
     return ServerVad(
+        threshold=options.vad_threshold,
         prefix_padding_ms=options.prefix_padding_ms,
         silence_duration_ms=patience.silence_ms,
         interrupt_response=patience.interruptible,

@@ -15,6 +15,7 @@ from duolog.session.context import CallContext, new_id
 from duolog.session.events import (
     InputCleared,
     InputCommitted,
+    InputTimedOut,
     ItemAdded,
     ItemDone,
     SpeechStarted,
@@ -31,6 +32,7 @@ from duolog.turns.activity import SAMPLES_PER_MS, ActivityOptions, VoiceEvent, V
 from duolog.turns.conversation import ContentPart, Item, ItemRole, ItemStatus, PartKind
 from duolog.turns.machine import Bot, Floor, TurnAction, TurnEvent, User, advance
 
+IDLE_NOTE = "The user has said nothing for a while. Ask in one short sentence whether they are still there."
 MIN_COMMIT_MS = 100
 """Shortest audio a client may commit by hand, as the OpenAI API has it."""
 
@@ -59,6 +61,9 @@ class TurnTaking:
         """Begun ahead of the end of the utterance that is running."""
         self._speculations = 0
         self._announced = "listening"
+        self._quiet_since: float | None = anyio.current_time()
+        """None while somebody speaks or an answer is made."""
+        self._idle_prompted = False
         self._speech_announced = True
         self._speech_start = 0
         self._voice_event = VoiceEvent(VoiceEventKind.ONSET, 0)
@@ -135,6 +140,26 @@ class TurnTaking:
             return
         self._answer(Turn(self._context.session_id, options))
 
+    def prompt_if_idle(self) -> None:
+        """Speak up, once until the user says something, where nobody has spoken for as long as the session says."""
+        timeout_ms = self._idle_timeout_ms()
+        if timeout_ms is None or self._quiet_since is None or self._idle_prompted:
+            return
+        if (anyio.current_time() - self._quiet_since) * 1000 < timeout_ms:
+            return
+        self._idle_prompted = True
+        now_ms = self.ear.heard_ms
+        self._context.outbox.put(InputTimedOut(new_id("item"), max(0, now_ms - timeout_ms), now_ms))
+        instructions = f"{self._context.config.instructions}\n{IDLE_NOTE}"
+        self._answer(Turn(self._context.session_id, ResponseOptions(instructions=instructions)))
+
+    def _idle_timeout_ms(self) -> int | None:
+        detection = self._context.config.turn_detection
+        if isinstance(detection, ServerVad) and detection.idle_timeout_ms is not None:
+            return detection.idle_timeout_ms
+        idle_s = self._context.persona.turn_taking.idle_prompt_s
+        return None if idle_s is None or detection is None else int(idle_s * 1000)
+
     def say(self, text: str) -> None:
         """Speak a fixed text as the bot's own turn. Raises RequestRefused while an answer is being made."""
         self._refuse_while_answering()
@@ -208,10 +233,12 @@ class TurnTaking:
             state = "thinking" if self._floor.bot is Bot.THINKING else "listening"
         if state != self._announced:
             self._announced = state
+            self._quiet_since = anyio.current_time() if state == "listening" else None
             self._context.outbox.put(StateChanged(state))
 
     def _begin_utterance(self) -> None:
         self._item_id = new_id("item")
+        self._idle_prompted = False
         self._turn = None
         self._speculations = 0
         self._speech_start = self.ear.begin_utterance(self._voice_event.at_sample)
@@ -307,7 +334,7 @@ class TurnTaking:
     def _activity(self, config: SessionConfig) -> ActivityOptions:
         detection = config.turn_detection
         patience_ms = self._context.persona.turn_taking.silence_ms
-        threshold = ServerVad().threshold
+        threshold = self._context.options.vad_threshold
         if isinstance(detection, ServerVad):
             patience_ms, threshold = detection.silence_duration_ms, detection.threshold
         elif isinstance(detection, SemanticVad):
