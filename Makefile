@@ -47,6 +47,7 @@ check: setup-dev web-tools ## format, lint, types, layers, the page's types, con
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy
+	MYPYPATH=server:. $(BIN)/mypy --explicit-package-bases tests benchmarks packaging
 	$(BIN)/lint-imports
 	npm --prefix web run --silent check
 	$(BIN)/duolog personas check

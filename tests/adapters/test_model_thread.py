@@ -174,6 +174,10 @@ async def test_binds_the_thread_to_its_cores() -> None:
 async def test_a_closed_thread_refuses_a_stream_too() -> None:
     thread = a_thread()
     await thread.aclose()
+
+    def count(stop: StopFlag, emit: Callable[[int], None]) -> None:
+        emit(1)
+
     with pytest.raises(EngineUnavailable):
-        async with aclosing(thread.stream(lambda stop, emit: emit(1))) as values:
+        async with aclosing(thread.stream(count)) as values:
             await anext(values)

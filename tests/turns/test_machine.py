@@ -96,7 +96,7 @@ def test_any_sequence_keeps_the_books(events: list[TurnEvent], interruptible: bo
 
 def test_cough_over_the_bot_leaves_it_speaking() -> None:
     floor = Floor(User.QUIET, Bot.SPEAKING)
-    happened = []
+    happened: list[TurnAction] = []
     for event in (TurnEvent.VOICE_ONSET, TurnEvent.VOICE_PAUSE, TurnEvent.VOICE_FADED):
         floor, actions = advance(floor, event)
         happened += actions
@@ -106,7 +106,7 @@ def test_cough_over_the_bot_leaves_it_speaking() -> None:
 
 def test_words_over_the_bot_interrupt_it_and_become_a_turn() -> None:
     floor = Floor(User.QUIET, Bot.SPEAKING)
-    happened = []
+    happened: list[TurnAction] = []
     for event in (
         TurnEvent.VOICE_ONSET,
         TurnEvent.VOICE_CONFIRMED,
