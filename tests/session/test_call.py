@@ -472,3 +472,15 @@ async def test_settings_choose_the_language_and_the_voice_threshold() -> None:
     assert config.language == "de"
     assert isinstance(config.turn_detection, ServerVad)
     assert config.turn_detection.threshold == 0.7
+
+
+async def test_captions_of_a_long_utterance_decode_only_its_end() -> None:
+    async with world() as w, w.call() as caller:
+        for _ in range(6):
+            await caller.say(4.0)
+            await caller.pause(0.3)
+        await caller.wait_for(TranscriptCompleted)
+    decoded_s = [len(request.samples) / 16_000 for batch in w.asr.batches for request in batch if request.partial]
+    assert max(decoded_s) <= 11.0
+    caption = "".join(event.delta for event in caller.of(TranscriptDelta))
+    assert len(caption.split()) > 40, "two and a half words a second"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import anyio
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
-from duolog.ports.asr import Transcript, TranscriptionRequest
+from duolog.audio.levels import quietest_point
+from duolog.ports.asr import SAMPLE_RATE_HZ, Transcript, TranscriptionRequest
 from duolog.ports.errors import EngineError
 from duolog.session.context import CallContext
 from duolog.session.events import ItemDeleted, TranscriptCompleted, TranscriptDelta, TranscriptFailed
@@ -21,6 +24,12 @@ from duolog.turns.hallucination import Evidence, judge
 
 log = structlog.get_logger(__name__)
 
+MAX_CAPTION_S = 10.0
+"""Sound that one caption decodes at most; beyond it the older part is settled."""
+SETTLE_FROM_S, SETTLE_TO_S = 5.0, 9.0
+"""Where it may be cut."""
+QUIET_S = 0.2
+
 
 class Understanding:
     """The transcripts of one call."""
@@ -32,27 +41,35 @@ class Understanding:
         self._caption_item = ""
         self._partial_running = False
         self._captioned_samples = 0
+        self._settled_samples = 0
+        """Sound whose words are out for good, and which is decoded no more."""
 
     def begin_caption(self, item_id: str) -> None:
         """A new utterance: captions start afresh."""
         self._caption = StableWords()
         self._caption_item = item_id
         self._captioned_samples = 0
+        self._settled_samples = 0
         self._prefilling.history_changed()
 
     def wants_partial(self, available_samples: int) -> bool:
         """True where enough new audio came and the recognizer has time for it."""
         if self._partial_running or not self._context.config.transcribe:
             return False
-        new_s = (available_samples - self._captioned_samples) / 16_000
+        new_s = (available_samples - self._captioned_samples) / SAMPLE_RATE_HZ
         return self._context.engines.recognizer.may_start_partial(self._context.session_id, new_s)
 
     async def caption(self, utterance: Utterance, still_wanted: Callable[[str], bool]) -> None:
-        """Decode what there is so far and publish the words that are stable."""
+        """Decode what there is so far and publish the words that are stable.
+
+        Of a long utterance the older part is settled, at a quiet place, so that a decode never gets long.
+        """
         self._partial_running = True
         self._captioned_samples = len(utterance.samples)
+        open_samples = utterance.samples[self._settled_samples :]
+        settled = _settling_point(open_samples)
         try:
-            request = self._request(utterance, partial=True)
+            request = self._request(open_samples[:settled], partial=True)
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
             log.warning("partial transcript failed", error=str(error))
@@ -61,7 +78,11 @@ class Understanding:
             self._partial_running = False
         if transcript is None or utterance.item_id != self._caption_item or not still_wanted(utterance.item_id):
             return
-        delta = self._caption.push(transcript.text)
+        if settled is None:
+            delta = self._caption.push(transcript.text)
+        else:
+            self._settled_samples += settled
+            delta = self._caption.settle(transcript.text)
         if delta:
             self._context.outbox.put(TranscriptDelta(utterance.item_id, delta))
             self._prefilling.caption(self._caption.text)
@@ -71,7 +92,7 @@ class Understanding:
 
         A failed recognizer is told to the client, and the turn goes on with the persona's apology.
         """
-        request = self._request(utterance, partial=False)
+        request = self._request(utterance.samples, partial=False)
         try:
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
@@ -92,10 +113,10 @@ class Understanding:
         await turn.committed.wait()
         return False
 
-    def _request(self, utterance: Utterance, *, partial: bool) -> TranscriptionRequest:
+    def _request(self, samples: NDArray[np.float32], *, partial: bool) -> TranscriptionRequest:
         """Where the client leaves the language open, it is one of the persona's."""
         return TranscriptionRequest(
-            utterance.samples, self._context.config.language, partial, expected=self._context.persona.languages
+            samples, self._context.config.language, partial, expected=self._context.persona.languages
         )
 
     def publish(self, turn: Turn) -> None:
@@ -137,3 +158,11 @@ class Understanding:
             compression_ratio=transcript.compression_ratio,
             audio_s=transcript.audio_s,
         )
+
+
+def _settling_point(samples: NDArray[np.float32]) -> int | None:
+    """Where to cut sound that has grown too long for one caption; None: it has not."""
+    if len(samples) <= MAX_CAPTION_S * SAMPLE_RATE_HZ:
+        return None
+    start, end, window = (int(seconds * SAMPLE_RATE_HZ) for seconds in (SETTLE_FROM_S, SETTLE_TO_S, QUIET_S))
+    return quietest_point(samples, start, end, window)
