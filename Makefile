@@ -77,6 +77,12 @@ bench-call: setup-dev ## latency of real calls, 1, 2 and 4 at once, and our own 
 	$(BIN)/python -m benchmarks.call
 	$(BIN)/python -m benchmarks.call --scripted
 
+.PHONY: bench-speech
+bench-speech: setup-dev ## the recognizer beside faster-whisper's own transcribe, and the voice
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.asr
+	$(BIN)/python -m benchmarks.tts
+
 .PHONY: bench-memory
 bench-memory: setup-dev ## memory of the server: with all speech models, for each idle call, after 200 calls
 	@$(BIN)/duolog models prepare --profile tiny
