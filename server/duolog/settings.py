@@ -140,7 +140,7 @@ class AsrSettings:
     """CPU cores its thread is bound to; empty: chosen from the machine (`duolog doctor` prints the map)."""
     language: str | None = None
     """ISO 639-1 code for all calls; None: the persona's, detected where it has several."""
-    partial_core_share: Share = 0.4
+    partial_core_share: Share = 0.3
     """Of one core, for the live captions of all calls together."""
 
 

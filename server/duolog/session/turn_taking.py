@@ -98,9 +98,16 @@ class TurnTaking:
         for event in self.ear.hear(samples, anyio.current_time()):
             if not self._manual:
                 self._on_voice(event)
-        if self._floor.user is User.SPEAKING and self._understanding.wants_partial(self.ear.kept_samples):
+        if not self._may_caption:
+            return
+        if self._understanding.wants_partial(self.ear.kept_samples):
             utterance = self.ear.utterance(self._item_id)
             self._tasks.start_soon(self._understanding.caption, utterance, self._still_speaking)
+
+    @property
+    def _may_caption(self) -> bool:
+        """Not once the voice falls silent: the caption would hold the engine when the final wants it."""
+        return self._floor.user is User.SPEAKING and self.ear.activity.voiced
 
     def input_stalled(self) -> None:
         """No audio arrives any more: end the utterance that is running."""
