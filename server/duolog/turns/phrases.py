@@ -61,7 +61,7 @@ class _Pace:
 
 
 _PACES = (
-    _Pace(sentence=3, clause=3, join=4, link=5, limit=7),
+    _Pace(sentence=3, clause=3, join=4, link=5, limit=8),
     _Pace(sentence=2, clause=7, join=10, link=12, limit=14),
     _Pace(sentence=2, clause=14, join=18, link=20, limit=22),
 )
