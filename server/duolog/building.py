@@ -103,9 +103,9 @@ def _turn_detector(settings: Settings, store: ModelStore, cores: CoreMap) -> Tur
 def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
     llm = settings.llm
     if llm.engine is LlmEngine.SCRIPTED:
-        from duolog.adapters.scripted_llm import ScriptedLanguageModel  # noqa: PLC0415
+        from duolog.adapters.scripted_llm import ScriptedLanguageModel, ScriptedOptions  # noqa: PLC0415
 
-        return ScriptedLanguageModel()
+        return ScriptedLanguageModel(ScriptedOptions(first_token_s=0, token_s=0))
     own = settings.starts_vllm
     return OpenAILanguageModel(
         OpenAIOptions(
