@@ -109,6 +109,7 @@ async def test_cancelled_answer_stops_all_engines() -> None:
         one.turn.committed.set()
         with anyio.move_on_after(0.3):
             await one.answer("hi")
+        await anyio.wait_all_tasks_blocked()  # the synthesizer's own task lets go at its next step
         assert (one.llm.running, one.tts.running) == (0, 0)
         assert one.audible == 1
 
