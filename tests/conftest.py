@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from tests.services import ValkeyServer, VllmServer, running_valkey, running_vllm
 
-settings.register_profile("duolog", deadline=None)  # a busy machine is no failure; timings are benchmarks
+settings.register_profile("duolog", deadline=None, derandomize=True)  # deterministic; timings are benchmarks
 settings.load_profile("duolog")
 
 CATEGORIES = {"pure", "session", "real", "browser"}
