@@ -46,6 +46,8 @@ class GenerationRequest:
     """The exact prompt, as `prompt_ids` of this engine made it: sent instead of `messages`."""
     prefill: bool = False
     """Only compute the KV cache of `prompt_ids`, for a later request that begins with them; the stream is its end."""
+    replica: str = ""
+    """Which of the engine's replicas is to run it; empty: the engine's choice."""
 
 
 @dataclass(frozen=True, slots=True)
