@@ -23,7 +23,8 @@ from duolog.ports.llm import (
     TokenUsage,
 )
 from duolog.serving.batcher import Admitted, Batcher, BatcherOptions, BatcherRequest, Outcome, RequestClass
-from duolog.serving.policies import Decision, DirectPolicy, FlightRequest, QueuedRequest
+from duolog.serving.placement import Placed
+from duolog.serving.policies import Decision, DirectPolicy, Drop, DropReason, FlightRequest, QueuedRequest
 
 pytestmark = pytest.mark.session
 
@@ -106,7 +107,7 @@ class Gate:
         return Decision(
             admit=ordered[:free],
             refuse=tuple(self.refuse),
-            abort=tuple(self.abort),
+            abort=tuple(Drop(ticket, DropReason.SHED) for ticket in self.abort),
             look_again_at=None if self.period_s is None else now + self.period_s,
         )
 
@@ -381,3 +382,64 @@ async def test_three_hundred_requests_with_random_fates_leave_nothing_behind() -
     assert snapshot.arrived == sum(snapshot.ended.values()) == 300
     assert snapshot.ended[Outcome.FINISHED] > 0
     assert snapshot.ended[Outcome.ABORTED] > 0
+
+
+async def test_a_waiting_request_that_is_given_up_ends_without_having_entered() -> None:
+    engine = Engine(two_words)
+    gate = Gate(0)
+    batcher = Batcher(engine, gate)
+    seen: list[list[Admitted | TextDelta | GenerationEnd]] = []
+
+    async def first() -> None:
+        seen.append(await collect(batcher, asking("partial", RequestClass.PARTIAL)))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(first)
+        await anyio.wait_all_tasks_blocked()
+        gate.abort, gate.size = {1}, 1
+        await collect(batcher, asking("final"))
+    assert seen == [[GenerationEnd(FinishReason.ABORTED, TokenUsage())]]
+    assert [request.request_id for request in engine.seen] == ["final"]
+    check_books(batcher, finished=1, aborted=1)
+
+
+async def test_requests_of_one_decision_are_one_batch() -> None:
+    engine = Engine(two_words)
+    gate = Gate(0)
+    batcher = Batcher(engine, gate)
+    async with anyio.create_task_group() as tasks:
+        for name in ("one", "two"):
+            tasks.start_soon(collect, batcher, asking(name))
+            await anyio.wait_all_tasks_blocked()
+        gate.size = 2
+        tasks.start_soon(collect, batcher, asking("three"))
+    batches = {request.request_id: (request.batch, request.batch_size) for request in engine.seen}
+    assert batches["one"] == batches["two"] == (1, 2)
+    assert batches["three"] == (2, 1)
+
+
+@dataclass
+class Moving:
+    """A placement whose replica changes while requests wait."""
+
+    placed: Placed
+    asked: list[str] = field(default_factory=list)
+
+    def place(self, request: GenerationRequest) -> Placed:
+        self.asked.append(request.request_id)
+        return self.placed
+
+
+async def test_a_request_is_placed_when_it_arrives_and_again_when_it_enters() -> None:
+    engine = Engine(two_words)
+    gate = Gate(0)
+    moving = Moving(Placed("dead", 64))
+    batcher = Batcher(engine, gate, placement=moving)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(collect, batcher, asking("one"))
+        await anyio.wait_all_tasks_blocked()
+        moving.placed = Placed("alive", 32)
+        gate.size = 2
+        await collect(batcher, asking("two"))
+    assert moving.asked == ["one", "two", "one", "two"]
+    assert {request.replica for request in engine.seen} == {"alive"}

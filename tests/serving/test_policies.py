@@ -22,7 +22,7 @@ def flying(ticket: int, klass: RequestClass, session: str = "", *, prefilling: b
 def decide(queue: list[QueuedRequest], in_flight: list[FlightRequest]) -> tuple[list[int], list[int]]:
     """Tickets to admit, tickets to abort."""
     decision = DirectPolicy().decide(queue, in_flight, 0.0)
-    return list(decision.admit), list(decision.abort)
+    return list(decision.admit), [drop.ticket for drop in decision.abort]
 
 
 def test_every_final_enters_at_once_the_most_urgent_first() -> None:

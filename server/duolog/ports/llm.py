@@ -48,6 +48,11 @@ class GenerationRequest:
     """Only compute the KV cache of `prompt_ids`, for a later request that begins with them; the stream is its end."""
     replica: str = ""
     """Which of the engine's replicas is to run it; empty: the engine's choice."""
+    batch: int = 0
+    """Requests of the same number were let in together: an engine without continuous batching runs them as one batch.
+    0: alone."""
+    batch_size: int = 1
+    """How many have this number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,11 @@ from duolog.ports.llm import (
     TextDelta,
     TokenUsage,
 )
+from duolog.serving.placement import OneReplica, Placement
 from duolog.serving.policies import (
     ENGINE_PRIORITY,
     AdmissionPolicy,
+    Drop,
     FlightRequest,
     QueuedRequest,
     RequestClass,
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 
+_GIVEN_UP = GenerationEnd(FinishReason.ABORTED, TokenUsage())
 _SHORTEST_WAIT_S = 0.001
 """A policy that asks to be asked again at once is asked this much later: nobody spins."""
 
@@ -52,7 +55,7 @@ _SHORTEST_WAIT_S = 0.001
 @dataclass(frozen=True, slots=True)
 class BatcherRequest:
     generation: GenerationRequest
-    """Its `priority` is replaced by that of the class."""
+    """Its `priority`, `replica` and `batch` are the batcher's to set."""
     klass: RequestClass
     deadline: float
     """When its first token is wanted, `anyio.current_time()` seconds: orders requests, never cuts one off."""
@@ -60,7 +63,7 @@ class BatcherRequest:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """First value of every stream: the request has entered the engine."""
+    """First value of a stream: the request has entered the engine."""
 
     waited_s: float
 
@@ -111,6 +114,8 @@ class _Ticket:
     """The changing state of one request."""
 
     queued: QueuedRequest
+    generation: GenerationRequest
+    """As it is sent to the engine."""
     wake: anyio.Event = field(default_factory=anyio.Event)
     admitted_at: float | None = None
     refused: bool = False
@@ -119,18 +124,30 @@ class _Ticket:
     pull: anyio.CancelScope | None = None
     """Open while the engine is awaited for the next value."""
 
+    @property
+    def waits(self) -> bool:
+        return self.admitted_at is None and not self.refused and not self.aborted
+
 
 class Batcher:
     """Shared by all calls of a process. Must be used from one event loop."""
 
-    def __init__(self, engine: LanguageModel, policy: AdmissionPolicy, options: BatcherOptions | None = None) -> None:
+    def __init__(
+        self,
+        engine: LanguageModel,
+        policy: AdmissionPolicy,
+        options: BatcherOptions | None = None,
+        placement: Placement | None = None,
+    ) -> None:
         self._engine = engine
         self._policy = policy
         self._options = options or BatcherOptions()
+        self._placement = placement or OneReplica()
         self._queue: dict[int, _Ticket] = {}
         self._flight: dict[int, _Ticket] = {}
         self._look_again_at: float | None = None
         self._arrived = 0
+        self._batches = 0
         self._ended: Counter[Outcome] = Counter()
         self._waited_s = 0.0
         self._aborted: Counter[RequestClass] = Counter()
@@ -143,6 +160,7 @@ class Batcher:
     async def generate(self, request: BatcherRequest) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
         """Stream an answer: Admitted, TextDelta…, then one GenerationEnd. Use it under `aclosing`.
 
+        Where the policy gives a waiting request up, its stream is a GenerationEnd with FinishReason.ABORTED alone.
         Closing the generator or cancelling withdraws the request, from the queue or from the engine.
         Raises Overloaded where it is not let in, EngineTimeout where the engine is stuck, and what the engine raises.
         """
@@ -150,9 +168,12 @@ class Batcher:
         outcome = Outcome.ABORTED
         try:
             waited_s = await self._admission(ticket)
+            if waited_s is None:
+                self._settle(ticket, outcome)
+                yield _GIVEN_UP
+                return
             yield Admitted(waited_s)
-            generation = replace(request.generation, priority=ENGINE_PRIORITY[request.klass])
-            async with aclosing(self._engine.generate(generation)) as stream:
+            async with aclosing(self._engine.generate(ticket.generation)) as stream:
                 while True:
                     value = await self._next_value(ticket, stream)
                     if isinstance(value, GenerationEnd):
@@ -188,6 +209,7 @@ class Batcher:
     def _arrive(self, request: BatcherRequest) -> _Ticket:
         self._arrived += 1
         generation = request.generation
+        placed = self._placement.place(generation)
         queued = QueuedRequest(
             ticket=self._arrived,
             session_id=generation.session_id,
@@ -196,19 +218,24 @@ class Batcher:
             arrived_at=anyio.current_time(),
             prompt_tokens=len(generation.prompt_ids) or estimated_tokens(generation),
             max_tokens=generation.sampling.max_tokens,
+            replica=placed.replica,
+            cached_tokens=placed.cached_tokens or 0,
+            prompt_ids=generation.prompt_ids,
         )
-        ticket = _Ticket(queued)
+        ticket = _Ticket(queued, generation)
         if len(self._queue) >= self._options.max_queued:
             ticket.refused = True
         self._queue[queued.ticket] = ticket
         return ticket
 
-    async def _admission(self, ticket: _Ticket) -> float:
-        """Wait until the policy lets the request in; returns the seconds waited. Raises Overloaded."""
+    async def _admission(self, ticket: _Ticket) -> float | None:
+        """Wait until the policy lets the request in: seconds waited, None where it was given up. Raises Overloaded."""
         give_up_at = ticket.queued.arrived_at + self._options.queue_timeout_s
         if not ticket.refused:
             self._ask_policy()
         while ticket.admitted_at is None:
+            if ticket.aborted:
+                return None
             if ticket.refused or anyio.current_time() >= give_up_at:
                 raise Overloaded(
                     "The language model has more requests than it can take; try again in a moment.",
@@ -235,7 +262,7 @@ class Batcher:
                 raise EngineProtocolError("The language model's stream stopped without an end.", engine="llm")
         ticket.pull = None
         if ticket.aborted:
-            return GenerationEnd(FinishReason.ABORTED, TokenUsage())
+            return _GIVEN_UP
         if value is None:
             raise EngineTimeout(f"The language model was silent for {limit_s:g} s; see its log.", engine="llm")
         if not ticket.first_token:
@@ -259,20 +286,22 @@ class Batcher:
     def _ask_policy(self) -> None:
         """Let the policy decide and carry it out."""
         now = anyio.current_time()
-        waiting = [ticket.queued for ticket in self._queue.values() if not ticket.refused]
+        waiting = [ticket.queued for ticket in self._queue.values() if ticket.waits]
         flying = [
             FlightRequest(ticket.queued, ticket.admitted_at or now, prefilling=not ticket.first_token)
             for ticket in self._flight.values()
         ]
         decision = self._policy.decide(waiting, flying, now)
-        for number in decision.abort:
-            self._abort(number)
+        for drop in decision.abort:
+            self._drop(drop)
         for number in decision.refuse:
             if ticket := self._queue.get(number):
                 ticket.refused = True
                 ticket.wake.set()
-        for number in decision.admit:
-            self._admit(number, now)
+        entering = [ticket for number in decision.admit if (ticket := self._queue.get(number)) and ticket.waits]
+        self._batches += bool(entering)
+        for ticket in entering:
+            self._admit(ticket, now, len(entering))
         self._look_again(decision.look_again_at, now)
 
     def _look_again(self, at: float | None, now: float) -> None:
@@ -282,23 +311,32 @@ class Batcher:
             for ticket in self._queue.values():
                 ticket.wake.set()
 
-    def _admit(self, number: int, now: float) -> None:
-        ticket = self._queue.get(number)
-        if ticket is None or ticket.refused:
-            return
-        del self._queue[number]
+    def _admit(self, ticket: _Ticket, now: float, batch_size: int) -> None:
+        placed = self._placement.place(ticket.generation)
+        ticket.queued = replace(
+            ticket.queued, replica=placed.replica, cached_tokens=placed.cached_tokens or ticket.queued.cached_tokens
+        )
+        ticket.generation = replace(
+            ticket.generation,
+            priority=ENGINE_PRIORITY[ticket.queued.klass],
+            replica=placed.replica,
+            batch=self._batches,
+            batch_size=batch_size,
+        )
+        del self._queue[ticket.queued.ticket]
         ticket.admitted_at = now
-        self._flight[number] = ticket
+        self._flight[ticket.queued.ticket] = ticket
         waited_s = now - ticket.queued.arrived_at
         self._waited_s += waited_s
         metrics.QUEUE_SECONDS.labels(ticket.queued.klass.name.lower()).observe(waited_s)
         ticket.wake.set()
 
-    def _abort(self, number: int) -> None:
-        ticket = self._flight.get(number)
-        if ticket is None:
+    def _drop(self, drop: Drop) -> None:
+        ticket = self._queue.get(drop.ticket) or self._flight.get(drop.ticket)
+        if ticket is None or ticket.refused:
             return
         ticket.aborted = True
+        ticket.wake.set()
         if ticket.pull is not None:
             ticket.pull.cancel()
 

@@ -15,8 +15,9 @@ from duolog.ports.llm import GenerationRequest
 class Placed:
     replica: str = ""
     """Id of the replica; empty where there is only one."""
-    cached_tokens: int = 0
-    """Tokens at the prompt's beginning that its cache very likely holds."""
+    cached_tokens: int | None = None
+    """Tokens at the prompt's beginning that its cache very likely holds; None: not known, and the batcher goes by
+    what it sent there itself."""
 
 
 class Placement(Protocol):

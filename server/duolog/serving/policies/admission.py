@@ -1,0 +1,127 @@
+"""What the batcher and its policies tell each other. Pure: no clock, no loop, no engine.
+
+queue, in flight, time ──▶ AdmissionPolicy.decide ──▶ Decision: who enters, who is refused, whose work is given up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Protocol
+
+
+class RequestClass(IntEnum):
+    """What a request is for; a lower class goes first."""
+
+    FINAL = 0
+    """The answer to a turn that has ended, or very likely has: somebody waits."""
+    NEXT_TURN = 1
+    """Prefill of the system prompt and history for the turn that has begun."""
+    PARTIAL = 2
+    """Prefill of a stable partial transcript."""
+    TOUCH = 3
+    """Keeps a session's KV blocks warm."""
+
+
+ENGINE_PRIORITY = {
+    RequestClass.FINAL: 0,
+    RequestClass.NEXT_TURN: 10,
+    RequestClass.PARTIAL: 20,
+    RequestClass.TOUCH: 30,
+}
+"""vLLM's priorities: lower runs first."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRequest:
+    """A request that waits, as a policy sees it."""
+
+    ticket: int
+    """Unique in this process; grows in order of arrival."""
+    session_id: str
+    klass: RequestClass
+    deadline: float
+    """When its first token is wanted, in seconds of the loop's clock."""
+    arrived_at: float
+    prompt_tokens: int
+    """Estimated where the engine keeps its token ids to itself."""
+    max_tokens: int
+    replica: str = ""
+    """Where it would run now."""
+    cached_tokens: int = 0
+    """Tokens at the prompt's beginning that are very likely in the replica's cache."""
+    prompt_ids: tuple[int, ...] = field(default=(), repr=False)
+    """Empty where they are not known."""
+
+    @property
+    def uncached_tokens(self) -> int:
+        """What the engine has to compute before the first token; never less than one."""
+        return max(1, self.prompt_tokens - self.cached_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class FlightRequest:
+    """A request in the engine, as a policy sees it."""
+
+    queued: QueuedRequest
+    admitted_at: float
+    prefilling: bool
+    """True until its first token came."""
+
+
+class DropReason(StrEnum):
+    """Why a request's work was given up."""
+
+    COALESCED = "coalesced"
+    """A newer request of its session computes the same and more."""
+    MADE_ROOM = "made_room"
+    """A final of another call needs the engine."""
+    SHED = "shed"
+    """More is asked than the engine can do in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    ticket: int
+    reason: DropReason
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy wants done now. Tickets that are gone by then are ignored."""
+
+    admit: tuple[int, ...] = ()
+    """Tickets that enter the engine, in this order."""
+    refuse: tuple[int, ...] = ()
+    """Waiting tickets that end with Overloaded."""
+    abort: tuple[Drop, ...] = ()
+    """Waiting or in flight; their streams end with FinishReason.ABORTED."""
+    look_again_at: float | None = None
+    """Ask again at this time at the latest; None: only when something arrives or ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOptions:
+    """What the policies need to know about the engine, and their limits."""
+
+    one_batch_at_a_time: bool = False
+    """The engine has no continuous batching; see AdmissionPolicy."""
+    max_batch: int = 32
+    """Requests of one decision where `one_batch_at_a_time`, and of one batch under `target_size`."""
+
+
+class AdmissionPolicy(Protocol):
+    """Asked whenever a request arrives, has its first token or ends, and when it wanted to be asked again.
+
+    **Engines without continuous batching** (`PolicyOptions.one_batch_at_a_time`). Every policy then admits nothing on a
+    replica while anything is in flight there, and at most `max_batch` requests in one decision, of similar length where
+    it can choose. The batcher gives all requests of one decision the same `GenerationRequest.batch` (a number that
+    is never used again, from 1) and their count as `batch_size`; they reach `LanguageModel.generate` one after another,
+    in the same turn of the loop where their callers read at once. The engine runs them as one padded batch: it begins
+    when `batch_size` requests of that number are there, or a few milliseconds after the first (a caller may have been
+    cancelled in between), and streams each row to its own request. A row may end or be closed before the others; the
+    next batch is admitted when the last row has ended. A `batch` of 0 came past the batcher and runs alone.
+    """
+
+    def decide(self, queue: Sequence[QueuedRequest], in_flight: Sequence[FlightRequest], now: float) -> Decision: ...
