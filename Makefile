@@ -107,6 +107,11 @@ bench-prefill: setup-dev ## first token with and without prefilling while the us
 	@$(BIN)/duolog models prepare --profile tiny
 	$(BIN)/python -m benchmarks.prefill
 
+.PHONY: eval
+eval: setup-dev ## how well calls go: recognition, phantoms, cut-offs, interruptions, cache, on the real stack
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.eval
+
 .PHONY: doctor
 doctor: setup ## look at every part of the installation and say how to mend it
 	@$(BIN)/duolog doctor
