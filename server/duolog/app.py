@@ -17,6 +17,7 @@ import uvicorn
 from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
+from duolog.adapters.replicated_llm import ReplicatedLanguageModel
 from duolog.building import Adapters, build_adapters
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
@@ -67,7 +68,7 @@ class Application:
             {
                 "asr": "loading the speech recognizer",
                 "tts": "loading the voices",
-                "llm": f"waiting for the language model at {settings.llm_url}",
+                "llm": f"waiting for the language model at {', '.join(settings.llm_urls)}",
                 "store": "connecting to the session store",
             }
         )
@@ -135,6 +136,8 @@ class Application:
             tasks.start_soon(self._library.watch)
         tasks.start_soon(self._warm_up_speech)
         tasks.start_soon(self._watch_llm)
+        if isinstance(self._adapters.llm, ReplicatedLanguageModel):
+            tasks.start_soon(self._adapters.llm.watch)
         tasks.start_soon(self._watch_store)
         tasks.start_soon(self._export_queues)
 

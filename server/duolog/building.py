@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
 from duolog.adapters.redis_store import RedisOptions, RedisSessionStore
+from duolog.adapters.replicated_llm import ReplicatedLanguageModel
 from duolog.cores import CoreMap, machine_cores, share_cores
 from duolog.models.manifest import load_manifest
 from duolog.models.store import ModelStore
@@ -106,10 +108,20 @@ def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
         from duolog.adapters.scripted_llm import ScriptedLanguageModel, ScriptedOptions  # noqa: PLC0415
 
         return ScriptedLanguageModel(ScriptedOptions(first_token_s=0, token_s=0))
-    own = settings.starts_vllm
+    models = {replica_id(url): _server_model(settings, store, url) for url in settings.llm_urls}
+    return ReplicatedLanguageModel(models) if len(models) > 1 else next(iter(models.values()))
+
+
+def replica_id(base_url: str) -> str:
+    """The same in every server process: calls find their replica again from another one."""
+    return urlsplit(base_url).netloc
+
+
+def _server_model(settings: Settings, store: ModelStore, base_url: str) -> OpenAILanguageModel:
+    llm, own = settings.llm, settings.starts_vllm
     return OpenAILanguageModel(
         OpenAIOptions(
-            base_url=settings.llm_url,
+            base_url=base_url,
             model=settings.llm_model,
             dialect=Dialect.VLLM if own else None,
             api_key=llm.api_key,

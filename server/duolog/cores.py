@@ -38,11 +38,17 @@ def share_cores(settings: Settings, cores: Iterable[int]) -> CoreMap:
     return CoreMap(llm=tuple(llm), asr=settings.asr.cores or tuple(asr), tts=settings.tts.cores or tuple(tts))
 
 
-def vllm_binding(settings: Settings, cores: CoreMap) -> str:
-    """Value of `VLLM_CPU_OMP_THREADS_BIND`: vLLM's own choice where it is the same, else the core numbers."""
-    if settings.llm.threads_bind != "auto" or len(cores.llm) < 2:
+def vllm_binding(settings: Settings, cores: CoreMap, replica: int = 0) -> str:
+    """Value of `VLLM_CPU_OMP_THREADS_BIND` for one of the own vLLMs, counted from 0: vLLM's own choice where it is the
+    same, else the core numbers. Replicas get equal shares; where there are more of them than cores, they share."""
+    replicas = settings.llm.replicas
+    if settings.llm.threads_bind != "auto" or (len(cores.llm) < 2 and replicas == 1):
         return settings.llm.threads_bind
-    return ",".join(str(core) for core in cores.llm)
+    if replicas >= len(cores.llm):
+        return str(cores.llm[replica % len(cores.llm)])
+    share = len(cores.llm) // replicas
+    last = None if replica == replicas - 1 else (replica + 1) * share
+    return ",".join(str(core) for core in cores.llm[replica * share : last])
 
 
 def machine_cores(sysfs: Path = SYSFS) -> tuple[int, ...]:

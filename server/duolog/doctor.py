@@ -23,7 +23,7 @@ from typing import Annotated
 
 import typer
 
-from duolog.cores import machine_cores, share_cores, vllm_binding
+from duolog.cores import CoreMap, machine_cores, share_cores, vllm_binding
 from duolog.models.manifest import load_manifest
 from duolog.models.store import GB, ModelStore
 from duolog.ports.errors import ConfigurationError
@@ -215,12 +215,16 @@ def check_cores(installation: Installation) -> Iterator[CheckResult]:
     shared = share_cores(settings, machine)
     yield ok("cores", f"{len(machine)} usable: {', '.join(map(str, machine))}")
     if settings.starts_vllm:
-        yield ok("cores", f"vLLM on {_listed(shared.llm)} (binding {vllm_binding(settings, shared)})")
+        yield ok("cores", f"vLLM on {_listed(shared.llm)} (binding {_bindings(settings, shared)})")
     yield ok("cores", f"Whisper on {_listed(shared.asr)}, {_threads(settings.asr.threads)}")
     engine = "ONNX Runtime" if settings.tts.onnx else "torch"
     yield ok("cores", f"Coqui in {engine} on {_listed(shared.tts)}, {_threads(settings.tts.threads)}")
     if len(machine) < 2:
         yield failed("cores", "one core cannot hold a call", "give Duolog at least two cores")
+
+
+def _bindings(settings: Settings, cores: CoreMap) -> str:
+    return "; ".join(vllm_binding(settings, cores, replica) for replica in range(settings.llm.replicas))
 
 
 def _listed(cores: Iterable[int]) -> str:

@@ -20,6 +20,8 @@ from duolog.strict_yaml import Document, KeyPath, build, read_document
 
 DEFAULT_FILE = Path("configs/duolog.yaml")
 ENVIRONMENT_PREFIX = "DUOLOG__"
+REPLICA_PORT_STEP = 10
+"""Between the ports of own vLLMs."""
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -165,11 +167,15 @@ class LlmSettings:
     engine: LlmEngine = LlmEngine.OPENAI
     base_url: str | None = None
     """An OpenAI-compatible server, e.g. `http://gpu-box:8000/v1`; None: `duolog up` starts its own vLLM."""
+    base_urls: Texts = ()
+    """Several servers of the same model, instead of `base_url`: each call stays on one of them."""
     api_key: str | None = field(default=None, repr=False)
     model: str | None = None
     """Name of the model at `base_url`, or folder or hub id for the own vLLM; None: the profile's."""
     port: Port = 8001
-    """Of the own vLLM."""
+    """Of the own vLLM; further replicas listen at every tenth port after it."""
+    replicas: Count = 1
+    """How many own vLLMs `duolog up` starts; they share the cores out."""
     served_name: str = "duolog"
     """Name under which the own vLLM serves the model."""
     dtype: Dtype = Dtype.AUTO
@@ -262,7 +268,7 @@ class Settings:
     @property
     def starts_vllm(self) -> bool:
         """`duolog up` runs its own vLLM."""
-        return self.llm.engine is LlmEngine.OPENAI and self.llm.base_url is None
+        return self.llm.engine is LlmEngine.OPENAI and not self.llm.base_url and not self.llm.base_urls
 
     @property
     def starts_valkey(self) -> bool:
@@ -270,14 +276,28 @@ class Settings:
         return self.store.url is None
 
     @property
+    def llm_ports(self) -> tuple[int, ...]:
+        """Of the own vLLMs; empty where there are none."""
+        count = self.llm.replicas if self.starts_vllm else 0
+        return tuple(self.llm.port + REPLICA_PORT_STEP * number for number in range(count))
+
+    @property
+    def llm_urls(self) -> tuple[str, ...]:
+        """Base URLs of the LLM servers, with their `/v1`."""
+        named = (self.llm.base_url,) if self.llm.base_url else self.llm.base_urls
+        ports = self.llm_ports or (self.llm.port,)
+        return named or tuple(f"http://127.0.0.1:{port}/v1" for port in ports)
+
+    @property
     def llm_url(self) -> str:
-        """Base URL of the LLM server, with its `/v1`."""
-        return self.llm.base_url or f"http://127.0.0.1:{self.llm.port}/v1"
+        """Base URL of the first LLM server."""
+        return self.llm_urls[0]
 
     @property
     def llm_model(self) -> str:
         """The model's name in requests to `llm_url`."""
-        return self.llm.served_name if self.llm.base_url is None else (self.llm.model or self.llm.served_name)
+        elsewhere = self.llm.base_url or self.llm.base_urls
+        return (self.llm.model or self.llm.served_name) if elsewhere else self.llm.served_name
 
     @property
     def store_url(self) -> str:
@@ -344,9 +364,13 @@ def _check(settings: Settings) -> None:
     for name, file in (("server.tls_cert", server.tls_cert), ("server.tls_key", server.tls_key)):
         if file is not None and not file.is_file():
             raise ConfigurationError(f"`{name}` is {file}, and there is no such file; correct the path.")
+    if settings.llm.base_url and settings.llm.base_urls:
+        raise ConfigurationError(
+            "`llm.base_url` and `llm.base_urls` exclude each other; list all servers in the latter."
+        )
     ports = {"server.port": server.port}
-    if settings.starts_vllm:
-        ports["llm.port"] = settings.llm.port
+    for number, port in enumerate(settings.llm_ports, 1):
+        ports["llm.port" if number == 1 else f"llm.port (replica {number})"] = port
     if settings.starts_valkey:
         ports["store.port"] = settings.store.port
     for name, port in ports.items():

@@ -37,6 +37,14 @@ def test_by_default_everything_is_started_and_the_server_waits_for_the_store() -
     assert [claim.setting for claim in claims(Settings())] == ["server.port", "llm.port", "store.port"]
 
 
+def test_every_replica_of_vllm_has_its_own_port_and_log() -> None:
+    settings = Settings(llm=LlmSettings(replicas=2))
+    specs = children(settings, "folder", None)
+    assert [spec.name for spec in specs] == ["valkey", "vllm", "vllm-2", "server"]
+    assert ["--port=8001" in specs[1].command, "--port=8011" in specs[2].command] == [True, True]
+    assert [claim.port for claim in claims(settings)] == [8000, 8001, 8011, 8002]
+
+
 def test_what_is_elsewhere_is_not_started() -> None:
     specs = children(REMOTE, "", Path("my.yaml"))
     assert [spec.name for spec in specs] == ["server"]
@@ -65,7 +73,9 @@ def test_vllm_on_a_gpu_compiles_and_takes_larger_steps(monkeypatch: pytest.Monke
 
 
 def test_an_extra_flag_replaces_the_built_in_one() -> None:
-    flags = vllm_flags(LlmSettings(extra_flags=("--block-size=64", "--trust-remote-code"), api_key="k"), on_cpu=True)
+    flags = vllm_flags(
+        LlmSettings(extra_flags=("--block-size=64", "--trust-remote-code"), api_key="k"), on_cpu=True, port=1
+    )
     assert "--block-size=64" in flags
     assert "--block-size=32" not in flags
     assert flags[-1] == "--trust-remote-code"

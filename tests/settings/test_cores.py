@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,22 @@ def test_the_settings_own_choice_wins() -> None:
 def test_with_the_llm_elsewhere_speech_may_use_every_core() -> None:
     settings = Settings(llm=LlmSettings(base_url="http://gpu/v1"))
     assert share_cores(settings, (0, 1)) == CoreMap((0, 1), (0, 1), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("cores", "replicas", "bindings"),
+    [
+        ((0, 1), 2, ["0", "0"]),
+        ((0, 1, 2, 3), 2, ["0", "1"]),
+        (range(8), 2, ["0,1,2", "3,4,5"]),
+        (range(9), 3, ["0,1", "2,3", "4,5,6"]),
+        (range(4), 3, ["0", "1", "0"]),
+    ],
+)
+def test_replicas_share_the_cores_of_the_llm_out(cores: Iterable[int], replicas: int, bindings: list[str]) -> None:
+    settings = Settings(llm=LlmSettings(replicas=replicas))
+    shared = share_cores(settings, cores)
+    assert [vllm_binding(settings, shared, replica) for replica in range(replicas)] == bindings
 
 
 @given(st.sets(st.integers(0, 63), min_size=2))

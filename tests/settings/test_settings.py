@@ -127,3 +127,16 @@ def test_addresses_follow_from_what_is_started_here(tmp_path: Path) -> None:
     assert (remote.llm_url, remote.llm_model, remote.store_url) == ("http://g/v1", "m", "redis://c")
     assert not remote.starts_vllm
     assert not remote.starts_valkey
+    several = settings(tmp_path, "llm: {base_urls: ['http://g/v1', 'http://h/v1'], model: m}\n")
+    assert (several.llm_urls, several.llm_model, several.llm_ports) == (("http://g/v1", "http://h/v1"), "m", ())
+    assert not several.starts_vllm
+
+
+def test_own_replicas_listen_at_every_tenth_port(tmp_path: Path) -> None:
+    made = settings(tmp_path, "llm: {replicas: 3, port: 9001}\n")
+    assert made.llm_ports == (9001, 9011, 9021)
+    assert made.llm_urls == tuple(f"http://127.0.0.1:{port}/v1" for port in made.llm_ports)
+    assert "`llm.port (replica 2)` are both 9011" in refusal(
+        tmp_path, "llm: {replicas: 2, port: 9001}\nserver: {port: 9011}\n"
+    )
+    assert "exclude each other" in refusal(tmp_path, "llm: {base_url: 'http://g', base_urls: ['http://h']}\n")

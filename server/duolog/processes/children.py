@@ -42,7 +42,7 @@ def children(settings: Settings, llm_model: str, config: Path | None) -> list[Ch
     if settings.starts_valkey:
         specs.append(valkey(settings))
     if settings.starts_vllm:
-        specs.append(vllm(settings, llm_model))
+        specs.extend(vllm(settings, llm_model, replica) for replica in range(settings.llm.replicas))
     specs.append(server(settings, config))
     return specs
 
@@ -51,7 +51,7 @@ def claims(settings: Settings) -> list[PortClaim]:
     """The ports the children will listen on."""
     found = [PortClaim("server.port", settings.server.host, settings.server.port)]
     if settings.starts_vllm:
-        found.append(PortClaim("llm.port", LOOPBACK, settings.llm.port))
+        found.extend(PortClaim("llm.port", LOOPBACK, port) for port in settings.llm_ports)
     if settings.starts_valkey:
         found.append(PortClaim("store.port", LOOPBACK, settings.store.port))
     return found
@@ -83,9 +83,11 @@ def valkey_binary() -> str:
     return str(binary)
 
 
-def vllm(settings: Settings, model: str) -> ChildSpec:
+def vllm(settings: Settings, model: str, replica: int = 0) -> ChildSpec:
+    """One of the own vLLMs, counted from 0."""
     on_cpu = has_cpu_vllm()
-    flags = vllm_flags(settings.llm, on_cpu=on_cpu)
+    port = settings.llm_ports[replica]
+    flags = vllm_flags(settings.llm, on_cpu=on_cpu, port=port)
     offline = {"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {}
     environment = offline | {
         "DO_NOT_TRACK": "1",
@@ -97,17 +99,18 @@ def vllm(settings: Settings, model: str) -> ChildSpec:
     if on_cpu:
         environment |= {
             "VLLM_CPU_KVCACHE_SPACE": str(settings.llm.kv_cache_gib),
-            "VLLM_CPU_OMP_THREADS_BIND": vllm_binding(settings, share_cores(settings, machine_cores())),
+            "VLLM_CPU_OMP_THREADS_BIND": vllm_binding(settings, share_cores(settings, machine_cores()), replica),
         }
     command = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *flags)
-    return ChildSpec("vllm", command, answers_http(f"http://{LOOPBACK}:{settings.llm.port}/health"), environment)
+    name = "vllm" if replica == 0 else f"vllm-{replica + 1}"
+    return ChildSpec(name, command, answers_http(f"http://{LOOPBACK}:{port}/health"), environment)
 
 
-def vllm_flags(llm: LlmSettings, *, on_cpu: bool) -> list[str]:
+def vllm_flags(llm: LlmSettings, *, on_cpu: bool, port: int) -> list[str]:
     """Flags of `vllm serve`; one in `llm.extra_flags` replaces the built-in one of the same name."""
     flags = {
         "--host": LOOPBACK,
-        "--port": str(llm.port),
+        "--port": str(port),
         "--served-model-name": llm.served_name,
         "--max-model-len": str(llm.max_model_len),
         "--max-num-queued-tokens": str(llm.max_queued_tokens),
