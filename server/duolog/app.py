@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
-from duolog.building import Adapters, build_adapters
+from duolog.building import Adapters, build_adapters, pin_options
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError, EngineUnavailable, ModelMissing
@@ -27,6 +27,9 @@ from duolog.realtime.ports import AppPorts, ClientOptions, PartHealth, PersonaSu
 from duolog.realtime.routes import build_app
 from duolog.realtime.server import server_config
 from duolog.serving.batcher import Batcher, BatcherOptions
+from duolog.serving.pins.keeper import PinKeeper
+from duolog.serving.pins.observed_engine import ObservedEngine
+from duolog.serving.pins.placement import PinnedPlacement
 from duolog.serving.policies import DirectPolicy
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
@@ -74,9 +77,14 @@ class Application:
         )
         self._recognizer = Recognizer(self._adapters.asr, partial_core_share=settings.asr.partial_core_share)
         self._synthesizer = Synthesizer(self._adapters.tts)
+        self._pins = PinnedPlacement(self._adapters.replicas, pin_options(settings))
         self._batcher = Batcher(
-            self._adapters.llm, DirectPolicy(), BatcherOptions(max_queued=settings.batcher.max_queued)
+            ObservedEngine(self._adapters.llm, self._pins),
+            DirectPolicy(),
+            BatcherOptions(max_queued=settings.batcher.max_queued),
+            self._pins,
         )
+        self._pin_keeper = PinKeeper(self._pins, self._batcher, self._adapters.pin_sources)
         self._writer = SessionWriter(self._adapters.store)
         self._switchboard: Switchboard | None = None
         self._clock = SystemClock()
@@ -118,6 +126,9 @@ class Application:
         async with AsyncExitStack() as stack:
             for adapter in (self._adapters.asr, self._adapters.tts, self._adapters.llm, self._adapters.store):
                 stack.push_async_callback(adapter.aclose)
+            for source in (self._adapters.pin_sources.monitor, self._adapters.pin_sources.store):
+                if source is not None:
+                    stack.push_async_callback(source.aclose)
             if self._adapters.turn_detector is not None:
                 stack.push_async_callback(self._adapters.turn_detector.aclose)
             try:
@@ -137,7 +148,9 @@ class Application:
         tasks.start_soon(self._warm_up_speech)
         tasks.start_soon(self._watch_llm)
         if isinstance(self._adapters.llm, ReplicatedLanguageModel):
+            self._adapters.llm.listen(self._pins.set_alive)
             tasks.start_soon(self._adapters.llm.watch)
+        tasks.start_soon(self._pin_keeper.run)
         tasks.start_soon(self._watch_store)
         tasks.start_soon(self._export_queues)
 

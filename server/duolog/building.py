@@ -11,10 +11,13 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from duolog.adapters.kv_events import KvEventsOptions, ZmqKvEvents
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
+from duolog.adapters.redis_pins import RedisPinStore
 from duolog.adapters.redis_store import RedisOptions, RedisSessionStore
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
-from duolog.cores import CoreMap, machine_cores, share_cores
+from duolog.adapters.vllm_monitor import VllmMonitor
+from duolog.cores import CoreMap, has_cpu_vllm, machine_cores, share_cores
 from duolog.models.manifest import load_manifest
 from duolog.models.store import ModelStore
 from duolog.ports.asr import SpeechRecognizer
@@ -24,7 +27,10 @@ from duolog.ports.store import SessionStore
 from duolog.ports.tts import SpeechSynthesizer
 from duolog.ports.turn_detector import TurnDetector
 from duolog.ports.vad import VoiceActivityDetectorFactory
-from duolog.settings import LlmEngine, Settings, SpeechEngine, TurnDetectorEngine
+from duolog.serving.pins.keep_warm import KeepWarmOptions
+from duolog.serving.pins.keeper import PinSources
+from duolog.serving.pins.placement import PinOptions
+from duolog.settings import LlmEngine, Settings, SpeechEngine, TurnDetectorEngine, kv_event_endpoints
 
 log = structlog.get_logger(__name__)
 
@@ -39,6 +45,9 @@ class Adapters:
     llm: LanguageModel
     tts: SpeechSynthesizer
     store: SessionStore
+    replicas: tuple[str, ...]
+    """Ids of the chat model's replicas."""
+    pin_sources: PinSources
 
 
 def build_adapters(settings: Settings) -> Adapters:
@@ -52,6 +61,8 @@ def build_adapters(settings: Settings) -> Adapters:
         llm=_language_model(settings, store),
         tts=_synthesizer(settings, store, cores),
         store=_session_store(settings),
+        replicas=tuple(replica_id(url) for url in settings.llm_urls),
+        pin_sources=_pin_sources(settings),
     )
 
 
@@ -115,6 +126,28 @@ def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
 def replica_id(base_url: str) -> str:
     """The same in every server process: calls find their replica again from another one."""
     return urlsplit(base_url).netloc
+
+
+def pin_options(settings: Settings) -> PinOptions:
+    own = settings.starts_vllm
+    block_tokens = (32 if has_cpu_vllm() else 16) if own else settings.pins.block_tokens
+    pins = settings.pins
+    budget = pins.budget_share if pins.touches else 0.0
+    return PinOptions(block_tokens, keep_warm=KeepWarmOptions(budget, pins.protect_s))
+
+
+def _pin_sources(settings: Settings) -> PinSources:
+    if settings.llm.engine is LlmEngine.SCRIPTED:
+        return PinSources({})
+    addresses = {replica_id(url): url for url in settings.llm_urls}
+    endpoints = [KvEventsOptions(*kv_event_endpoints(settings, port)) for port in settings.llm_ports] or [
+        KvEventsOptions(endpoint) for endpoint in settings.pins.events
+    ]
+    return PinSources(
+        events={name: ZmqKvEvents(one) for name, one in zip(addresses, endpoints, strict=False)},
+        monitor=VllmMonitor(addresses, settings.llm.api_key),
+        store=RedisPinStore(RedisOptions(settings.store_url)),
+    )
 
 
 def _server_model(settings: Settings, store: ModelStore, base_url: str) -> OpenAILanguageModel:

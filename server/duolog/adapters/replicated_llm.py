@@ -43,8 +43,10 @@ class ReplicatedLanguageModel:
         self._listeners: list[LivenessListener] = []
 
     def listen(self, listener: LivenessListener) -> None:
-        """Tell it of every change from now on."""
+        """Tell it who is alive, and of every change from now on."""
         self._listeners.append(listener)
+        for name in self._replicas:
+            listener(name, name in self._alive)
 
     @property
     def alive(self) -> frozenset[str]:

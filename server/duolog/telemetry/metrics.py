@@ -112,6 +112,21 @@ KV_CACHE_UTILIZATION = Gauge(
     "kv_cache_utilization_ratio", "Share of the KV cache in use by running requests.", ["replica"], registry=REGISTRY
 )
 
+# KV pins
+PIN_SESSIONS = Gauge("kv_pin_sessions", "Sessions whose KV blocks are kept warm.", ["replica"], registry=REGISTRY)
+PIN_TOKENS = Gauge("kv_pin_tokens", "Tokens of the kept sessions' distinct blocks.", ["replica"], registry=REGISTRY)
+PIN_RESIDENT_RATIO = Gauge(
+    "kv_pin_resident_ratio", "Share of the kept blocks that the replica holds.", ["replica"], registry=REGISTRY
+)
+PIN_TOUCHES = Counter("kv_pin_touches", "Requests that kept a session's blocks warm.", ["reason"], registry=REGISTRY)
+PIN_LOST = Counter("kv_pin_lost", "Kept sessions whose blocks were lost.", ["cause"], registry=REGISTRY)
+PIN_DISAGREEMENTS = Counter(
+    "kv_pin_disagreements", "Requests that had fewer cached tokens than was held.", ["replica"], registry=REGISTRY
+)
+CACHED_TOKENS_RATIO = Gauge(
+    "llm_cached_tokens_ratio", "Share of prompt tokens that the replica had cached.", ["replica"], registry=REGISTRY
+)
+
 ProcessCollector(registry=REGISTRY)
 REGISTRY.register(GpuMemoryCollector())
 
