@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
-from duolog.building import Adapters, build_adapters, pin_options
+from duolog.building import Adapters, build_adapters, build_batcher, pin_options
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError, EngineUnavailable, ModelMissing
@@ -26,11 +26,9 @@ from duolog.realtime.drain import Drain
 from duolog.realtime.ports import AppPorts, ClientOptions, PartHealth, PersonaSummary, WireLimits
 from duolog.realtime.routes import build_app
 from duolog.realtime.server import server_config
-from duolog.serving.batcher import Batcher, BatcherOptions
 from duolog.serving.pins.keeper import PinKeeper
 from duolog.serving.pins.observed_engine import ObservedEngine
 from duolog.serving.pins.placement import PinnedPlacement
-from duolog.serving.policies import DirectPolicy
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
@@ -78,12 +76,7 @@ class Application:
         self._recognizer = Recognizer(self._adapters.asr, partial_core_share=settings.asr.partial_core_share)
         self._synthesizer = Synthesizer(self._adapters.tts)
         self._pins = PinnedPlacement(self._adapters.replicas, pin_options(settings))
-        self._batcher = Batcher(
-            ObservedEngine(self._adapters.llm, self._pins),
-            DirectPolicy(),
-            BatcherOptions(max_queued=settings.batcher.max_queued),
-            self._pins,
-        )
+        self._batcher = build_batcher(settings, ObservedEngine(self._adapters.llm, self._pins), self._pins)
         self._pin_keeper = PinKeeper(self._pins, self._batcher, self._adapters.pin_sources)
         self._writer = SessionWriter(self._adapters.store)
         self._switchboard: Switchboard | None = None

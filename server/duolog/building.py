@@ -27,9 +27,13 @@ from duolog.ports.store import SessionStore
 from duolog.ports.tts import SpeechSynthesizer
 from duolog.ports.turn_detector import TurnDetector
 from duolog.ports.vad import VoiceActivityDetectorFactory
+from duolog.serving.batcher import Batcher, BatcherOptions
 from duolog.serving.pins.keep_warm import KeepWarmOptions
 from duolog.serving.pins.keeper import PinSources
 from duolog.serving.pins.placement import PinOptions
+from duolog.serving.placement import Placement
+from duolog.serving.policies import PolicyName, PolicyOptions, make_policy
+from duolog.serving.predictor import ServiceTimePredictor
 from duolog.settings import LlmEngine, Settings, SpeechEngine, TurnDetectorEngine, kv_event_endpoints
 
 log = structlog.get_logger(__name__)
@@ -64,6 +68,21 @@ def build_adapters(settings: Settings) -> Adapters:
         replicas=tuple(replica_id(url) for url in settings.llm_urls),
         pin_sources=_pin_sources(settings),
     )
+
+
+def build_batcher(settings: Settings, engine: LanguageModel, placement: Placement | None = None) -> Batcher:
+    """The batcher in front of `engine`, with the policy that the settings name."""
+    chosen = settings.batcher
+    options = PolicyOptions(
+        target_batch=chosen.target_batch,
+        max_batch=chosen.max_batch,
+        prefill_budget_tokens=chosen.prefill_budget_tokens,
+        chunk_tokens=chosen.chunk_tokens,
+        token_pace_s=chosen.token_pace_s,
+    )
+    predictor = ServiceTimePredictor()
+    policy = make_policy(PolicyName(chosen.policy), options, predictor)
+    return Batcher(engine, policy, BatcherOptions(max_queued=chosen.max_queued), placement, predictor)
 
 
 def _recognizer(settings: Settings, store: ModelStore, cores: CoreMap) -> SpeechRecognizer:

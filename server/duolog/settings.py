@@ -79,8 +79,14 @@ class Dtype(StrEnum):
 
 
 class BatchPolicy(StrEnum):
+    SLO = "slo"
+    """First tokens in time: by deadline, within what the engine can do, adding nothing where it is idle."""
     DIRECT = "direct"
-    """Every request passes at once."""
+    """Every request passes at once; the engine's priorities decide."""
+    TARGET_SIZE = "target_size"
+    """Waits for a batch of `target_batch`, 50 ms at most."""
+    TOKEN_WINDOW = "token_window"
+    """Waits for 2,048 prompt tokens, as long as the deadlines allow."""
 
 
 class LogFormat(StrEnum):
@@ -220,9 +226,19 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class BatcherSettings:
-    policy: BatchPolicy = BatchPolicy.DIRECT
+    policy: BatchPolicy = BatchPolicy.SLO
     max_queued: Count = 64
     """Requests that may wait; one more is refused."""
+    target_batch: Count = 4
+    """Of `target_size`."""
+    max_batch: Count = 32
+    """Of `target_size`: requests in the engine. For an engine without continuous batching: rows of a batch."""
+    prefill_budget_tokens: Count = 512
+    """Of `slo`: prompt tokens of finals that may be in computation at once; two of the engine's steps."""
+    chunk_tokens: Count = 128
+    """What the engine computes of one prompt in a step where it has others: vLLM's `--long-prefill-token-threshold`."""
+    token_pace_s: Seconds = 0.15
+    """Of `slo`: no answer begins where running ones would get their tokens slower."""
 
 
 @dataclass(frozen=True, slots=True)

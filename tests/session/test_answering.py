@@ -14,7 +14,7 @@ from duolog.adapters.scripted_tts import ScriptedSynthesizer
 from duolog.ports.errors import EngineUnavailable
 from duolog.ports.llm import ChatMessage, GenerationRequest, Role, Sampling
 from duolog.serving.batcher import Batcher, BatcherRequest, RequestClass
-from duolog.serving.policies import DirectPolicy
+from duolog.serving.policies import SloPolicy
 from duolog.serving.synthesizer import Synthesizer
 from duolog.session.answering import SOUND_AHEAD_S, Answer, VoiceStyle
 from duolog.session.config import Modality, ResponseOptions
@@ -85,7 +85,7 @@ async def stage(**lines: Line) -> AsyncIterator[Stage]:
     synthesizer = Synthesizer(tts)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(synthesizer.run)
-        yield Stage(llm, tts, Batcher(llm, DirectPolicy()), synthesizer)
+        yield Stage(llm, tts, Batcher(llm, SloPolicy()), synthesizer)
         tasks.cancel_scope.cancel()
     assert (llm.running, tts.running) == (0, 0)
 

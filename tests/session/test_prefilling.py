@@ -16,7 +16,7 @@ from duolog.adapters.scripted_llm import Line, ScriptedLanguageModel, ScriptedOp
 from duolog.ports.errors import EngineUnavailable
 from duolog.ports.llm import ChatMessage, GenerationEnd, GenerationRequest, PromptEnd, Role, Sampling, TextDelta
 from duolog.serving.batcher import Batcher, BatcherRequest
-from duolog.serving.policies import DirectPolicy, RequestClass
+from duolog.serving.policies import RequestClass, SloPolicy
 from duolog.serving.prefill import CHUNK_TOKENS
 from duolog.session.events import AudioDelta, ResponseDone, TurnTimings
 from duolog.session.prefilling import Prefilling
@@ -65,7 +65,7 @@ class Bench:
 async def bench() -> AsyncGenerator[Bench, None]:
     lines = {"*": Line("one two three")}
     engine = ScriptedLanguageModel(ScriptedOptions(lines, prefill_token_s=PREFILL_TOKEN_S, context_tokens=8_192))
-    one = Bench(engine, Batcher(engine, DirectPolicy()))
+    one = Bench(engine, Batcher(engine, SloPolicy()))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.prefilling.run)
         await anyio.wait_all_tasks_blocked()

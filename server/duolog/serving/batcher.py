@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import anyio
@@ -31,10 +31,14 @@ from duolog.serving.policies import (
     ENGINE_PRIORITY,
     AdmissionPolicy,
     Drop,
-    FlightRequest,
+    DropReason,
     QueuedRequest,
     RequestClass,
 )
+from duolog.serving.predictor import ServiceTimePredictor
+from duolog.serving.recent_prompts import RecentPrompts
+from duolog.serving.service_times import ServiceTimes
+from duolog.serving.tickets import Ticket, by_class
 from duolog.telemetry import metrics
 
 __all__ = [
@@ -109,26 +113,6 @@ class BatcherSnapshot:
     """Time those had spent in the engine."""
 
 
-@dataclass(slots=True)
-class _Ticket:
-    """The changing state of one request."""
-
-    queued: QueuedRequest
-    generation: GenerationRequest
-    """As it is sent to the engine."""
-    wake: anyio.Event = field(default_factory=anyio.Event)
-    admitted_at: float | None = None
-    refused: bool = False
-    aborted: bool = False
-    first_token: bool = False
-    pull: anyio.CancelScope | None = None
-    """Open while the engine is awaited for the next value."""
-
-    @property
-    def waits(self) -> bool:
-        return self.admitted_at is None and not self.refused and not self.aborted
-
-
 class Batcher:
     """Shared by all calls of a process. Must be used from one event loop."""
 
@@ -138,13 +122,17 @@ class Batcher:
         policy: AdmissionPolicy,
         options: BatcherOptions | None = None,
         placement: Placement | None = None,
+        predictor: ServiceTimePredictor | None = None,
     ) -> None:
+        """`predictor` is the policy's, to be taught."""
         self._engine = engine
         self._policy = policy
         self._options = options or BatcherOptions()
         self._placement = placement or OneReplica()
-        self._queue: dict[int, _Ticket] = {}
-        self._flight: dict[int, _Ticket] = {}
+        self._times = ServiceTimes(predictor or ServiceTimePredictor())
+        self._recent = RecentPrompts()
+        self._queue: dict[int, Ticket] = {}
+        self._flight: dict[int, Ticket] = {}
         self._look_again_at: float | None = None
         self._arrived = 0
         self._batches = 0
@@ -177,11 +165,11 @@ class Batcher:
                 while True:
                     value = await self._next_value(ticket, stream)
                     if isinstance(value, GenerationEnd):
-                        _count_tokens(value.usage)
-                        outcome = Outcome.ABORTED if value.reason is FinishReason.ABORTED else Outcome.FINISHED
                         break
+                    given_at = anyio.current_time()
                     yield value
-            self._settle(ticket, outcome)
+                    ticket.held_s += anyio.current_time() - given_at
+            outcome = self._finish(ticket, value)
             yield value
         except Overloaded:
             outcome = Outcome.REFUSED
@@ -198,18 +186,18 @@ class Batcher:
     def snapshot(self) -> BatcherSnapshot:
         return BatcherSnapshot(
             arrived=self._arrived,
-            queued=_by_class(self._queue),
-            in_flight=_by_class(self._flight),
+            queued=by_class(self._queue),
+            in_flight=by_class(self._flight),
             ended={outcome: self._ended[outcome] for outcome in Outcome},
             waited_s_total=self._waited_s,
             aborted_in_engine={klass: self._aborted[klass] for klass in RequestClass},
             aborted_s_total=self._aborted_s,
         )
 
-    def _arrive(self, request: BatcherRequest) -> _Ticket:
+    def _arrive(self, request: BatcherRequest) -> Ticket:
         self._arrived += 1
         generation = request.generation
-        placed = self._placement.place(generation)
+        replica, cached_tokens = self._place(generation)
         queued = QueuedRequest(
             ticket=self._arrived,
             session_id=generation.session_id,
@@ -218,17 +206,25 @@ class Batcher:
             arrived_at=anyio.current_time(),
             prompt_tokens=len(generation.prompt_ids) or estimated_tokens(generation),
             max_tokens=generation.sampling.max_tokens,
-            replica=placed.replica,
-            cached_tokens=placed.cached_tokens or 0,
+            replica=replica,
+            cached_tokens=cached_tokens,
             prompt_ids=generation.prompt_ids,
         )
-        ticket = _Ticket(queued, generation)
+        ticket = Ticket(queued, generation)
         if len(self._queue) >= self._options.max_queued:
-            ticket.refused = True
+            self._refuse(ticket, "queue_full")
         self._queue[queued.ticket] = ticket
         return ticket
 
-    async def _admission(self, ticket: _Ticket) -> float | None:
+    def _place(self, generation: GenerationRequest) -> tuple[str, int]:
+        """Replica, and tokens cached there."""
+        placed = self._placement.place(generation)
+        cached = placed.cached_tokens
+        if cached is None:
+            cached = self._recent.cached_tokens(placed.replica, generation.session_id, generation.prompt_ids)
+        return placed.replica, cached
+
+    async def _admission(self, ticket: Ticket) -> float | None:
         """Wait until the policy lets the request in: seconds waited, None where it was given up. Raises Overloaded."""
         give_up_at = ticket.queued.arrived_at + self._options.queue_timeout_s
         if not ticket.refused:
@@ -236,7 +232,9 @@ class Batcher:
         while ticket.admitted_at is None:
             if ticket.aborted:
                 return None
-            if ticket.refused or anyio.current_time() >= give_up_at:
+            if anyio.current_time() >= give_up_at:
+                self._refuse(ticket, "queue_timeout")
+            if ticket.refused:
                 raise Overloaded(
                     "The language model has more requests than it can take; try again in a moment.",
                     retry_after_s=self._options.retry_after_s,
@@ -251,10 +249,10 @@ class Batcher:
         return ticket.admitted_at - ticket.queued.arrived_at
 
     async def _next_value(
-        self, ticket: _Ticket, stream: AsyncGenerator[TextDelta | GenerationEnd, None]
+        self, ticket: Ticket, stream: AsyncGenerator[TextDelta | GenerationEnd, None]
     ) -> TextDelta | GenerationEnd:
         """The engine's next value, within its time limit. Raises EngineTimeout, EngineProtocolError."""
-        limit_s = self._options.inter_token_timeout_s if ticket.first_token else self._options.first_token_timeout_s
+        limit_s = self._options.inter_token_timeout_s if ticket.tokens else self._options.first_token_timeout_s
         value = None
         with anyio.move_on_after(0 if ticket.aborted else limit_s) as ticket.pull:
             value = await anext(stream, None)
@@ -265,16 +263,37 @@ class Batcher:
             return _GIVEN_UP
         if value is None:
             raise EngineTimeout(f"The language model was silent for {limit_s:g} s; see its log.", engine="llm")
-        if not ticket.first_token:
-            ticket.first_token = True
-            self._ask_policy()
+        if isinstance(value, TextDelta):
+            self._count_token(ticket)
         return value
 
-    def _settle(self, ticket: _Ticket, outcome: Outcome) -> None:
+    def _count_token(self, ticket: Ticket) -> None:
+        ticket.tokens += 1
+        if ticket.tokens == 1:
+            self._times.first_token(ticket.queued.ticket, anyio.current_time())
+            self._computed(ticket)
+            self._ask_policy()
+
+    def _computed(self, ticket: Ticket) -> None:
+        """The engine has its whole prompt."""
+        self._recent.computed(ticket.queued.replica, ticket.queued.session_id, ticket.queued.prompt_ids)
+
+    def _finish(self, ticket: Ticket, end: GenerationEnd) -> Outcome:
+        """The engine's stream has ended by itself, or was given up by the policy."""
+        outcome = Outcome.ABORTED if end.reason is FinishReason.ABORTED else Outcome.FINISHED
+        if outcome is Outcome.FINISHED:
+            _export_tokens(end.usage)
+            self._computed(ticket)
+            self._times.ended(ticket.queued.ticket, end.usage, ticket.held_s, anyio.current_time())
+        self._settle(ticket, outcome)
+        return outcome
+
+    def _settle(self, ticket: Ticket, outcome: Outcome) -> None:
         """Take an ended request out of the books, once."""
         number, klass = ticket.queued.ticket, ticket.queued.klass
         if not (self._queue.pop(number, None) or self._flight.pop(number, None)):
             return
+        self._times.ended(number, None, 0.0, anyio.current_time())
         self._ended[outcome] += 1
         metrics.REQUESTS_ENDED.labels(klass.name.lower(), outcome.value).inc()
         if outcome is Outcome.ABORTED and ticket.admitted_at is not None:
@@ -287,17 +306,13 @@ class Batcher:
         """Let the policy decide and carry it out."""
         now = anyio.current_time()
         waiting = [ticket.queued for ticket in self._queue.values() if ticket.waits]
-        flying = [
-            FlightRequest(ticket.queued, ticket.admitted_at or now, prefilling=not ticket.first_token)
-            for ticket in self._flight.values()
-        ]
+        flying = [ticket.flight(now) for ticket in self._flight.values()]
         decision = self._policy.decide(waiting, flying, now)
         for drop in decision.abort:
             self._drop(drop)
         for number in decision.refuse:
-            if ticket := self._queue.get(number):
-                ticket.refused = True
-                ticket.wake.set()
+            if (refused := self._queue.get(number)) and refused.waits:
+                self._refuse(refused, DropReason.SHED)
         entering = [ticket for number in decision.admit if (ticket := self._queue.get(number)) and ticket.waits]
         self._batches += bool(entering)
         for ticket in entering:
@@ -311,31 +326,37 @@ class Batcher:
             for ticket in self._queue.values():
                 ticket.wake.set()
 
-    def _admit(self, ticket: _Ticket, now: float, batch_size: int) -> None:
-        placed = self._placement.place(ticket.generation)
-        ticket.queued = replace(
-            ticket.queued, replica=placed.replica, cached_tokens=placed.cached_tokens or ticket.queued.cached_tokens
-        )
+    def _admit(self, ticket: Ticket, now: float, batch_size: int) -> None:
+        replica, cached_tokens = self._place(ticket.generation)
+        ticket.queued = replace(ticket.queued, replica=replica, cached_tokens=cached_tokens)
         ticket.generation = replace(
             ticket.generation,
             priority=ENGINE_PRIORITY[ticket.queued.klass],
-            replica=placed.replica,
+            replica=replica,
             batch=self._batches,
             batch_size=batch_size,
         )
         del self._queue[ticket.queued.ticket]
         ticket.admitted_at = now
+        self._times.entered(ticket.queued, [other.flight(now) for other in self._flight.values()], now)
         self._flight[ticket.queued.ticket] = ticket
         waited_s = now - ticket.queued.arrived_at
         self._waited_s += waited_s
         metrics.QUEUE_SECONDS.labels(ticket.queued.klass.name.lower()).observe(waited_s)
         ticket.wake.set()
 
+    def _refuse(self, ticket: Ticket, reason: str) -> None:
+        if not ticket.refused:
+            ticket.refused = True
+            metrics.REQUESTS_DROPPED.labels(ticket.queued.klass.name.lower(), reason).inc()
+            ticket.wake.set()
+
     def _drop(self, drop: Drop) -> None:
         ticket = self._queue.get(drop.ticket) or self._flight.get(drop.ticket)
-        if ticket is None or ticket.refused:
+        if ticket is None or ticket.refused or ticket.aborted:
             return
         ticket.aborted = True
+        metrics.REQUESTS_DROPPED.labels(ticket.queued.klass.name.lower(), drop.reason.value).inc()
         ticket.wake.set()
         if ticket.pull is not None:
             ticket.pull.cancel()
@@ -348,12 +369,7 @@ def estimated_tokens(generation: GenerationRequest) -> int:
     return math.ceil(wide + (len(text) - wide) / 4) + 4 * len(generation.messages)
 
 
-def _count_tokens(usage: TokenUsage) -> None:
+def _export_tokens(usage: TokenUsage) -> None:
     metrics.PROMPT_TOKENS.labels("cached").inc(usage.cached_tokens)
     metrics.PROMPT_TOKENS.labels("computed").inc(usage.prompt_tokens - usage.cached_tokens)
     metrics.COMPLETION_TOKENS.inc(usage.completion_tokens)
-
-
-def _by_class(tickets: dict[int, _Ticket]) -> dict[RequestClass, int]:
-    counted = Counter(ticket.queued.klass for ticket in tickets.values())
-    return {klass: counted[klass] for klass in RequestClass}

@@ -108,6 +108,32 @@ REQUEST_ABORTED_SECONDS = Counter(
     ["class"],
     registry=REGISTRY,
 )
+REQUESTS_DROPPED = Counter(
+    "inference_requests_dropped",
+    "LLM requests given up or refused by the batcher.",
+    ["class", "reason"],
+    registry=REGISTRY,
+)
+BATCH_OCCUPANCY = Histogram(
+    "inference_batch_occupancy",
+    "LLM requests in the engine, counted as each enters.",
+    ["replica"],
+    buckets=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128),
+    registry=REGISTRY,
+)
+PREDICTION_RATIO = Histogram(
+    "inference_first_token_prediction_ratio",
+    "Actual time to the first token, from entry, divided by the predicted.",
+    ["class"],
+    buckets=(0.25, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 4.0),
+    registry=REGISTRY,
+)
+PREDICTION_ERROR = Gauge(
+    "inference_prediction_error_ratio",
+    "Mean error of the predicted time to the first token, as a share of the actual.",
+    ["replica"],
+    registry=REGISTRY,
+)
 KV_CACHE_UTILIZATION = Gauge(
     "kv_cache_utilization_ratio", "Share of the KV cache in use by running requests.", ["replica"], registry=REGISTRY
 )

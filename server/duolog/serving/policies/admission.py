@@ -67,7 +67,9 @@ class FlightRequest:
     queued: QueuedRequest
     admitted_at: float
     prefilling: bool
-    """True until its first token came."""
+    """True until its first token came; of a prefill until its end."""
+    tokens: int = 0
+    """Generated so far."""
 
 
 class DropReason(StrEnum):
@@ -103,16 +105,30 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """What the policies need to know about the engine, and their limits."""
+    """What the policies need to know about the engine, and their limits, each for one replica."""
 
     one_batch_at_a_time: bool = False
     """The engine has no continuous batching; see AdmissionPolicy."""
+    target_batch: int = 4
+    """`target_size`: as many waiting requests enter at once."""
     max_batch: int = 32
-    """Requests of one decision where `one_batch_at_a_time`, and of one batch under `target_size`."""
+    """`target_size`: requests in flight. Every policy: requests of one batch where `one_batch_at_a_time`."""
+    max_wait_s: float = 0.05
+    """`target_size`: no request waits longer for others. `token_window`: time between two looks at the queue."""
+    window_tokens: int = 2_048
+    """`token_window`: fewer waiting tokens wait on, twice as many are split."""
+    prefill_budget_tokens: int = 512
+    """`slo`: uncached tokens of finals in flight, a long prompt counted as one chunk."""
+    chunk_tokens: int = 128
+    """What the engine computes of one prompt in a step where it has others; longer prompts are long."""
+    token_pace_s: float = 0.15
+    """`slo`: no final enters where running ones would get their tokens slower. Speech takes about 0.2 s a token."""
+    collect_s: float = 0.005
+    """`slo`: finals that arrive together within this time enter together while other calls' prompts are computed."""
 
 
 class AdmissionPolicy(Protocol):
-    """Asked whenever a request arrives, has its first token or ends, and when it wanted to be asked again.
+    """Asked whenever a request arrives, has its first token or ends, and when it said `look_again_at`.
 
     **Engines without continuous batching** (`PolicyOptions.one_batch_at_a_time`). Every policy then admits nothing on a
     replica while anything is in flight there, and at most `max_batch` requests in one decision, of similar length where
