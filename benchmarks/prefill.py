@@ -38,7 +38,7 @@ from duolog.ports.llm import (
 )
 from duolog.processes import children
 from duolog.serving.batcher import Batcher, BatcherOptions, BatcherRequest
-from duolog.serving.policies import DirectPolicy, RequestClass
+from duolog.serving.policies import RequestClass, SloPolicy
 from duolog.session.prefilling import Prefilling
 from duolog.settings import LlmSettings, Profile, Settings
 
@@ -242,7 +242,7 @@ async def measure(rounds: int, histories: Sequence[int]) -> dict[str, object]:
         )
         try:
             await engine.warm_up()
-            batcher = Batcher(engine, DirectPolicy(), BatcherOptions(PATIENCE_S, PATIENCE_S, PATIENCE_S))
+            batcher = Batcher(engine, SloPolicy(), BatcherOptions(PATIENCE_S, PATIENCE_S, PATIENCE_S))
             await first_token(batcher, 200)  # the engine's first long prompt is slower
 
             async def others() -> dict[str, object]:

@@ -15,10 +15,12 @@ Vector = NDArray[np.float64]
 
 RELATIVE_NOISE = 0.2
 """Share of a prediction by which a single observation is off although the model is right."""
-FORGETTING = 0.995
-"""Weight of the past at each observation: the last 200 count."""
+FORGETTING = 0.98
+"""Weight of the past at each observation: the last 50 count."""
 OUTLIER = 3.0
 """An error this many times as large as errors usually are counts as no more."""
+LEAST_USUAL_ERROR = 0.1
+"""However well it predicts: an engine that has changed is no outlier."""
 ERROR_SHARE = 0.05
 """Of the newest error in the running mean of errors."""
 
@@ -48,7 +50,7 @@ class OnlineRegression:
         scale = 1.0 / max(self.predict(features), actual)
         scaled: Vector = np.asarray(features, np.float64) * scale
         error = actual * scale - float(self._weights @ scaled)
-        limit = OUTLIER * self._usual_error
+        limit = OUTLIER * max(self._usual_error, LEAST_USUAL_ERROR)
         self._usual_error += ERROR_SHARE * (min(abs(error), 2 * limit) - self._usual_error) if self.seen else 0.0
         if not self.seen:
             self._usual_error = max(abs(error), RELATIVE_NOISE)
