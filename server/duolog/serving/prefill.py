@@ -94,4 +94,6 @@ class PrefillPlan:
 def common_prefix(one: TokenIds, other: TokenIds) -> int:
     """Tokens that both begin with."""
     shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:  # nearly always, and a tenth of the search
+        return shorter
     return bisect_left(range(shorter), True, key=lambda end: one[: end + 1] != other[: end + 1])
