@@ -112,6 +112,13 @@ eval: setup-dev ## how well calls go: recognition, phantoms, cut-offs, interrupt
 	@$(BIN)/duolog models prepare --profile tiny
 	$(BIN)/python -m benchmarks.eval
 
+.PHONY: bench-pins
+bench-pins: setup-dev ## sessions kept warm against the cache alone, and a replica that dies
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.pins lru
+	$(BIN)/python -m benchmarks.pins kept
+	$(BIN)/python -m benchmarks.pins kill
+
 .PHONY: doctor
 doctor: setup ## look at every part of the installation and say how to mend it
 	@$(BIN)/duolog doctor

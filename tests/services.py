@@ -17,7 +17,7 @@ import pytest
 
 from duolog.processes import children
 from duolog.processes.child import ChildSpec
-from duolog.settings import LlmSettings, Settings, StoreSettings
+from duolog.settings import LlmSettings, PinSettings, Settings, StoreSettings
 
 TINY_MODEL = Path(__file__).resolve().parents[1] / ".duolog" / "models" / "smollm2-135m"
 VALKEY_READY_S = 10.0
@@ -68,6 +68,11 @@ class Service:
             self._signal(signal.SIGKILL)
             self._process.wait()
         self._signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """As a machine that loses power."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
 
     def pause(self) -> None:
         """The service keeps its connections and answers nothing."""
@@ -152,6 +157,30 @@ def running_vllm(folder: Path) -> Iterator[VllmServer]:
         yield VllmServer(f"{root}/v1", llm.served_name, TINY_MODEL, llm.max_model_len)
     finally:
         service.stop()
+
+
+@contextmanager
+def running_replicas(folder: Path) -> Iterator[tuple[Settings, list[Service]]]:
+    """Two vLLMs with the tiny model and small caches, and a Valkey, as the settings say; takes most of a minute."""
+    if not (TINY_MODEL / "model.safetensors").exists():
+        pytest.skip("no model in .duolog/models/smollm2-135m; run `duolog models prepare --profile tiny`")
+    llm = LlmSettings(port=free_port(), replicas=2, model=str(TINY_MODEL), max_model_len=2048)
+    pins = PinSettings(events_folder=folder / "run")
+    with running_valkey(folder) as store:
+        settings = Settings(llm=llm, pins=pins, store=StoreSettings(url=store.url))
+        services = []
+        try:
+            for number, port in enumerate(settings.llm_ports):
+                spec = children.vllm(settings, str(TINY_MODEL), number)
+                environment = {**spec.environment, "OMP_NUM_THREADS": "1"}
+                services.append(Service(replace(spec, environment=environment), folder / f"vllm-{port}.log"))
+            for service, port in zip(services, settings.llm_ports, strict=True):
+                health = f"http://127.0.0.1:{port}/health"
+                service.wait_until(lambda url=health: _http_ok(url), VLLM_READY_S)  # type: ignore[misc]
+            yield settings, services
+        finally:
+            for service in services:
+                service.stop()
 
 
 def _http_ok(url: str) -> bool:

@@ -30,6 +30,10 @@ class ResidencyMap:
     def __contains__(self, name: int) -> bool:
         return name in self._copies or name in self._believed
 
+    def copies_of(self, name: int) -> int:
+        """As events tell."""
+        return self._copies.get(name, 0)
+
     def stored(self, names: Iterable[int]) -> None:
         self.has_events = True
         for name in names:
