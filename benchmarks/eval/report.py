@@ -93,6 +93,10 @@ LEFT_TO_JSON = frozenset({"each", "problems"})
 
 
 def _rows(part: str, path: str, value: object) -> list[tuple[str, str, object]]:
+    if isinstance(value, dict) and value.keys() >= {"played", "passed", "problems"}:
+        return [(part, path, f"{value['passed']} of {value['played']}")]
+    if isinstance(value, dict) and value.keys() == {"count", "p50", "p95"}:
+        return [(part, path.replace("_", " "), f"p50 {value['p50']}, p95 {value['p95']} ({value['count']})")]
     if isinstance(value, dict):
         return [
             row

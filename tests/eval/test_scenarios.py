@@ -103,4 +103,6 @@ def test_the_table_tells_what_failed_and_how_long_things_took() -> None:
     summary = scenarios_summary(verdicts)
     assert (summary["played"], summary["passed"]) == (3, 2)
     assert summary["measured_ms"] == {"wait": {"count": 2, "p50": 200, "p95": 290}}
-    assert "| scenarios | measured ms · wait · p50 | 200 |" in markdown({"scenarios": summary})
+    table = markdown({"scenarios": summary})
+    assert "| scenarios | by_scenario · one | 2 of 3 |" in table
+    assert "| scenarios | measured ms · wait | p50 200, p95 290 (2) |" in table
