@@ -12,7 +12,8 @@ from tests.tokenizer_folder import GREETING_IDS, write_tokenizer
 from duolog.adapters.chat_tokenizer import ChatTokenizer
 from duolog.ports.errors import EngineRejected, ModelMissing
 from duolog.ports.llm import ChatMessage, PromptEnd, Role
-from duolog.serving.prefill import UNSETTLED_TOKENS, common_prefix
+from duolog.serving.prefill import UNSETTLED_TOKENS
+from duolog.serving.token_ids import common_prefix
 
 pytestmark = pytest.mark.real
 

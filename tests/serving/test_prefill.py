@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duolog.serving.policies import RequestClass
-from duolog.serving.prefill import BLOCK_TOKENS, CHUNK_TOKENS, UNSETTLED_TOKENS, PrefillPlan, common_prefix
+from duolog.serving.prefill import BLOCK_TOKENS, CHUNK_TOKENS, UNSETTLED_TOKENS, PrefillPlan
+from duolog.serving.token_ids import common_prefix
 
 pytestmark = pytest.mark.pure
 

@@ -9,12 +9,10 @@ A long piece goes in chunks of growing prefix: the engine cannot be stopped insi
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 
 from duolog.serving.policies import RequestClass
-
-TokenIds = tuple[int, ...]
+from duolog.serving.token_ids import TokenIds, common_prefix
 
 BLOCK_TOKENS = 32
 """The engine's cache holds whole blocks: vLLM's 32 on a CPU; its 16 on a GPU divide it."""
@@ -89,11 +87,3 @@ class PrefillPlan:
 
     def _whole_blocks(self, tokens: int) -> int:
         return tokens // self._block * self._block
-
-
-def common_prefix(one: TokenIds, other: TokenIds) -> int:
-    """Tokens that both begin with."""
-    shorter = min(len(one), len(other))
-    if one[:shorter] == other[:shorter]:  # nearly always, and a tenth of the search
-        return shorter
-    return bisect_left(range(shorter), True, key=lambda end: one[: end + 1] != other[: end + 1])

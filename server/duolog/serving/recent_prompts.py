@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from duolog.serving.prefill import BLOCK_TOKENS, TokenIds, common_prefix
+from duolog.serving.prefill import BLOCK_TOKENS
+from duolog.serving.token_ids import TokenIds, common_prefix
 
 REMEMBERED = 512
 """Prompts; the one used longest ago is forgotten first."""

@@ -17,7 +17,8 @@ import structlog
 from duolog.ports.errors import EngineError, Overloaded
 from duolog.ports.llm import ChatMessage, FinishReason, GenerationEnd, GenerationRequest, PromptEnd, Sampling
 from duolog.serving.batcher import Admitted, Batcher, BatcherRequest
-from duolog.serving.prefill import Piece, PrefillPlan, TokenIds
+from duolog.serving.prefill import Piece, PrefillPlan
+from duolog.serving.token_ids import TokenIds
 from duolog.telemetry import metrics
 
 log = structlog.get_logger(__name__)

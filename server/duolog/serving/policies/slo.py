@@ -29,8 +29,8 @@ from duolog.serving.policies.admission import (
 )
 from duolog.serving.policies.rules import by_replica, coalesced, merged, superfluous_prefills, urgency
 from duolog.serving.predictor import DecodeWork, PrefillWork, ServiceTimePredictor
-from duolog.serving.prefill import common_prefix
 from duolog.serving.prefill_work import remaining_tokens
+from duolog.serving.token_ids import common_prefix
 
 PATIENCE_S = 1.0
 """A prefill of history that has waited so long enters beside finals, and a session's further finals are no longer
