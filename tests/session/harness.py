@@ -33,6 +33,8 @@ from duolog.session.switchboard import CallRequest, Switchboard
 
 RATE_HZ = 16_000
 FRAME_S = 0.02
+HOLD_AFTER_S = 0.4
+"""The page lowers the answer while the call says `hearing`, and holds it after this long."""
 T = TypeVar("T")
 
 
@@ -70,7 +72,10 @@ class Caller:
     plays: bool = True
     """Reports its playout as the page does."""
     floor: int = 0
-    _played: dict[int, tuple[float, int]] = field(default_factory=dict)
+    _played: dict[int, float] = field(default_factory=dict)
+    """Generation → the player's clock at its first sample."""
+    _lowered_at: float | None = None
+    _held_s: float = 0.0
     _noise: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
@@ -132,9 +137,8 @@ class Caller:
         return sum(len(event.samples) for event in self.of(AudioDelta) if event.generation == generation)
 
     def tell_played(self, generation: int, *, ended: bool = False) -> None:
-        started, limit = self._played[generation]
-        sent = self.samples_of(generation)
-        played = min(sent, limit, int((anyio.current_time() - started) * 24_000))
+        sent, started = self.samples_of(generation), self._played[generation]
+        played = min(sent, int((self.player_s - started) * 24_000))
         over = ended or (played >= sent and any(d.response.id for d in self.of(ResponseDone)))
         if self.plays:
             self.call.report_playout(PlayoutReport(generation, played, ended=over))
@@ -142,12 +146,32 @@ class Caller:
     def _obey(self, event: CallEvent) -> None:
         if isinstance(event, AudioDelta):
             assert event.generation >= self.floor, "stale audio left the call"
-            self._played.setdefault(event.generation, (anyio.current_time(), 1 << 60))
+            self._played.setdefault(event.generation, self.player_s)
+        elif isinstance(event, StateChanged):
+            self._lower(event.state == "hearing")
         elif isinstance(event, PlayoutFlush):
             self.floor = event.generation
             for generation in [one for one in self._played if one < event.generation]:
                 self.tell_played(generation, ended=True)
                 del self._played[generation]
+
+    @property
+    def player_s(self) -> float:
+        """Clock of the loudspeaker, which stands still while the answer is held."""
+        return anyio.current_time() - self._held_s - self._holding_s
+
+    @property
+    def _holding_s(self) -> float:
+        if self._lowered_at is None:
+            return 0.0
+        return max(0.0, anyio.current_time() - self._lowered_at - HOLD_AFTER_S)
+
+    def _lower(self, lowered: bool) -> None:
+        if lowered and self._lowered_at is None:
+            self._lowered_at = anyio.current_time()
+        elif not lowered:
+            self._held_s += self._holding_s
+            self._lowered_at = None
 
     async def _send(self, seconds: float, amplitude: float) -> None:
         for _ in range(round(seconds / FRAME_S)):

@@ -214,7 +214,7 @@ async def test_cough_over_the_bot_does_not_stop_it() -> None:
     async with world(lines={"*": Line(LONG)}) as w, w.call() as caller:
         await caller.say(1.0)
         await caller.wait_for(AudioDelta)
-        await caller.pause(1.0)
+        await caller.pause(4.0)
         await caller.say(0.12)
         await caller.wait_for_state("listening")
     assert caller.of(PlayoutFlush) == []

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from duolog.session.control import PlayoutReport
-from duolog.session.playing import MAX_REMEMBERED, REPORT_SLACK_S, Playback, Playbacks
+from duolog.session.playing import MAX_HOLD_S, MAX_REMEMBERED, REPORT_SLACK_S, Playback, Playbacks
 from duolog.turns.playout import HeardWord
 
 pytestmark = pytest.mark.session
@@ -111,3 +111,48 @@ async def test_only_the_newest_are_remembered() -> None:
     newest = playbacks.of_item(f"item_{MAX_REMEMBERED}")
     assert newest is not None
     assert newest.ledger.generation == MAX_REMEMBERED + 1
+
+
+async def test_client_that_holds_its_playback_has_the_time_it_held() -> None:
+    _, playback = begun()
+    playback.note_sent(2 * RATE_HZ)
+    playback.ledger.complete = True
+    with anyio.move_on_after(60) as patience:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_report_for, playback, 10.0)
+            began = anyio.current_time()
+            await playback.played_out()
+            took_s = anyio.current_time() - began
+            tasks.cancel_scope.cancel()
+    assert not patience.cancelled_caught
+    assert took_s == pytest.approx(10.0 + 2.0 + REPORT_SLACK_S, abs=0.2)
+    assert playback.ledger.finished
+
+
+async def test_client_that_never_moves_on_is_waited_for_no_longer_than_a_hold() -> None:
+    _, playback = begun()
+    playback.note_sent(2 * RATE_HZ)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_report_for, playback, 1_000.0)
+        began = anyio.current_time()
+        await playback.played_out()
+        assert anyio.current_time() - began < MAX_HOLD_S + 2.0 + REPORT_SLACK_S + 0.2
+        tasks.cancel_scope.cancel()
+
+
+async def test_words_around_what_is_played_now() -> None:
+    playbacks, playback = begun(reports=False)
+    assert playbacks.said_around_now(4.0, 0.5) == "one"
+    playback.note_sent(2 * RATE_HZ)
+    await anyio.sleep(1.5)
+    assert playbacks.said_around_now(0.2, 0.6) == " two"
+    assert playbacks.said_around_now(4.0, 0.6) == "one two"
+    assert not playback.ledger.approximate
+
+
+async def _report_for(playback: Playback, seconds: float) -> None:
+    """The page while it holds the playback: reports that stand still."""
+    until = anyio.current_time() + seconds
+    while anyio.current_time() < until:
+        playback.take_report(0)
+        await anyio.sleep(0.1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duolog.turns.conversation import ContentPart, Item, ItemRole, PartKind
-from duolog.turns.history import History, Message, estimate_tokens
+from duolog.turns.history import History, Message, estimate_tokens, interrupted_note
 
 pytestmark = pytest.mark.pure
 
@@ -91,8 +91,20 @@ def test_two_user_items_in_a_row_become_one_message() -> None:
 
 def test_model_is_told_that_it_was_interrupted() -> None:
     items = [item(0, ItemRole.USER, "hi"), item(1, ItemRole.ASSISTANT, "Once upon", interrupted=True)]
-    roles = [message.role for message in History(1_000).messages("", items)]
-    assert roles == [ItemRole.USER, ItemRole.ASSISTANT, ItemRole.SYSTEM]
+    messages = History(1_000).messages("", items)
+    assert [message.role for message in messages] == [ItemRole.USER, ItemRole.ASSISTANT, ItemRole.SYSTEM]
+    assert 'after "Once upon"' in messages[-1].content
+
+
+@pytest.mark.parametrize(
+    ("heard", "quoted"),
+    [
+        ("One two three four five six seven, eight", "three four five six seven, eight"),
+        ("从前有一座山", "从前有一座山"),
+    ],
+)
+def test_note_of_an_interruption_says_after_which_words(heard: str, quoted: str) -> None:
+    assert f'after "{quoted}" and' in interrupted_note(heard)
 
 
 def test_chinese_counts_one_token_a_character() -> None:

@@ -40,7 +40,10 @@ CELLS = documented_cells()
 
 
 def expected_step(cell: str, floor: Floor) -> tuple[Floor, tuple[TurnAction, ...]]:
-    """Read one cell: `→USER action, action /BOT`, `bot FROM→TO action` or `-`."""
+    """Read one cell: `→USER action, action /BOT if BOT`, `bot FROM→TO action` or `-`."""
+    condition = re.search(r" if ([A-Z]+)$", cell)
+    if condition and floor.bot is not Bot[condition[1]]:
+        return floor, ()
     words = {action.value: action for action in TurnAction} | {"discard": TurnAction.DISCARD_UTTERANCE}
     actions = tuple(words[word] for word in re.findall(r"[a-z_]+", cell) if word in words)
     user = re.search(r"^→([A-Z]+)", cell)
@@ -68,7 +71,8 @@ def test_cell(event: TurnEvent, user: User, bot: Bot) -> None:
 @pytest.mark.parametrize(("user", "bot"), list(itertools.product(User, Bot)))
 def test_uninterruptible_bot_is_never_interrupted(user: User, bot: Bot) -> None:
     floor = Floor(user, bot)
-    assert advance(floor, TurnEvent.VOICE_CONFIRMED, interruptible=False) == (floor, ())
+    for event in (TurnEvent.VOICE_CONFIRMED, TurnEvent.WORDS_HEARD, TurnEvent.NO_WORDS_HEARD):
+        assert advance(floor, event, interruptible=False) == (floor, ())
 
 
 @given(st.lists(st.sampled_from(TurnEvent)), st.booleans())
@@ -97,7 +101,14 @@ def test_any_sequence_keeps_the_books(events: list[TurnEvent], interruptible: bo
 def test_cough_over_the_bot_leaves_it_speaking() -> None:
     floor = Floor(User.QUIET, Bot.SPEAKING)
     happened: list[TurnAction] = []
-    for event in (TurnEvent.VOICE_ONSET, TurnEvent.VOICE_PAUSE, TurnEvent.VOICE_FADED):
+    for event in (
+        TurnEvent.VOICE_ONSET,
+        TurnEvent.VOICE_CONFIRMED,
+        TurnEvent.NO_WORDS_HEARD,
+        TurnEvent.VOICE_PAUSE,
+        TurnEvent.NO_WORDS_HEARD,
+        TurnEvent.VOICE_FADED,
+    ):
         floor, actions = advance(floor, event)
         happened += actions
     assert floor == Floor(User.QUIET, Bot.SPEAKING)
@@ -110,6 +121,7 @@ def test_words_over_the_bot_interrupt_it_and_become_a_turn() -> None:
     for event in (
         TurnEvent.VOICE_ONSET,
         TurnEvent.VOICE_CONFIRMED,
+        TurnEvent.WORDS_HEARD,
         TurnEvent.VOICE_PAUSE,
         TurnEvent.VOICE_ENDPOINT,
     ):

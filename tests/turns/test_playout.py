@@ -32,6 +32,27 @@ def test_heard_text_ends_at_the_last_whole_word(played: int, heard: str) -> None
     assert ledger.heard_text() == heard
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "said"),
+    [
+        (0, 100, "The cat"),
+        (0, 99, "The"),
+        (100, 200, " cat sat."),
+        (150, 160, " cat"),
+        (-50, 1_000, "The cat sat."),
+        (300, 400, ""),
+    ],
+)
+def test_words_that_sound_in_a_stretch(start: int, end: int, said: str) -> None:
+    assert ledger_of("The cat sat.").said_between(start, end) == said
+
+
+def test_without_timings_all_of_the_text_may_be_sounding() -> None:
+    ledger = PlayoutLedger(1, "item", 1_000)
+    ledger.add_text("The cat sat.")
+    assert ledger.said_between(0, 1) == "The cat sat."
+
+
 def test_trailing_text_counts_as_heard_once_all_was_played() -> None:
     ledger = ledger_of("Yes. ")
     ledger.complete = True

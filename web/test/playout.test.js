@@ -151,3 +151,108 @@ test('ducking lowers the voice and lets it come back, without losing a sample', 
   assert.ok(low < 0.1 && high > 0.45);
   assert.equal(playout.current?.playedSamples, (80 * BLOCK) / 2);
 });
+
+/**
+ * Speech whose samples say which they are.
+ *
+ * @param {number} count
+ */
+const ramp = (count) => Float32Array.from({ length: count }, (_, i) => (i + 1) / count);
+
+/**
+ * Speech that was lowered until it is held; returns the position.
+ *
+ * @param {Playout} playout
+ */
+function hold(playout) {
+  playout.duck(true);
+  render(playout, Math.ceil((0.5 * 24_000) / BLOCK));
+  assert.equal(playout.held, true);
+  return playout.current?.playedSamples ?? 0;
+}
+
+function ramping() {
+  const playout = new Playout(24_000);
+  playout.begin(1, 24_000);
+  playout.write(1, 0, ramp(48_000));
+  playout.end(1);
+  render(playout, 40);
+  return playout;
+}
+
+test('lowered for long, speech is held in place, and goes on at the exact sample', () => {
+  const playout = ramping();
+  const position = hold(playout);
+  // Lowered speech is played speech: 400 ms of it, and the fade into the hold, to the end of its block.
+  assert.ok(position >= 40 * BLOCK + 9_600 && position <= 40 * BLOCK + 9_600 + 960 + BLOCK);
+  const still = render(playout, 300);
+  assert.ok(still.samples.every((sample) => sample === 0));
+  assert.deepEqual(still.notices, []);
+  assert.equal(playout.current?.playedSamples, position);
+  playout.duck(false);
+  const { samples } = render(playout, 10);
+  assert.ok(samples[0] > 0 && samples[0] < 0.01, 'a fade in, no click');
+  for (let i = 960; i < samples.length; i += 1) {
+    assert.ok(Math.abs(samples[i] - (position + i + 1) / 48_000) < 1e-6, `sample ${position + i}`);
+  }
+  assert.equal(playout.current?.playedSamples, position + 10 * BLOCK);
+  const { notices } = render(playout, 400);
+  assert.deepEqual(notices.map(({ kind, playedSamples }) => [kind, playedSamples]), [['ended', 48_000]]);
+});
+
+test('a duck that is over soon never holds', () => {
+  const playout = ramping();
+  for (let i = 0; i < 5; i += 1) {
+    playout.duck(true);
+    render(playout, 60);
+    assert.equal(playout.held, false);
+    playout.duck(false);
+    render(playout, 8);
+  }
+  assert.equal(playout.current?.playedSamples, (40 + 5 * 68) * BLOCK);
+});
+
+test('saying again that it is ducked does not put the hold off', () => {
+  const playout = ramping();
+  for (let i = 0; i < 10; i += 1) {
+    playout.duck(true);
+    render(playout, 10);
+  }
+  assert.equal(playout.held, true);
+});
+
+test('a flush of held speech plays nothing more and tells the exact place', () => {
+  const playout = ramping();
+  const position = hold(playout);
+  playout.flush(2);
+  const { samples, notices } = render(playout, 5);
+  assert.deepEqual(notices.map(({ kind, generation, playedSamples }) => [kind, generation, playedSamples]), [['flushed', 1, position]]);
+  assert.ok(samples.every((sample) => sample === 0));
+  playout.begin(2, 24_000);
+  playout.write(2, 0, tone(4800));
+  playout.duck(false);
+  const next = render(playout, 20);
+  assert.equal(next.notices[0].kind, 'started');
+  assert.equal(playout.current?.playedSamples, 20 * BLOCK);
+  assert.ok(next.samples.at(-1) === 0.5);
+});
+
+test('a flush of lowered speech fades from where it is', () => {
+  const playout = ramping();
+  playout.duck(true);
+  render(playout, 20);
+  playout.flush(2);
+  const { samples, notices } = render(playout, 4);
+  assert.equal(notices[0].playedSamples, 60 * BLOCK + 240);
+  assert.ok(samples[0] > 0 && samples[0] < 0.2 && samples.slice(240).every((sample) => sample === 0));
+});
+
+test('a reset ends a hold', () => {
+  const playout = ramping();
+  hold(playout);
+  playout.reset();
+  render(playout, 1);
+  playout.begin(1, 24_000);
+  playout.write(1, 0, tone(4800));
+  assert.equal(render(playout, 1).notices[0].kind, 'started');
+});

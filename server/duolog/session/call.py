@@ -226,7 +226,8 @@ class Call:
                 return
 
     async def _work(self, turn: Turn) -> None:
-        if turn.utterance is not None and not await self._understanding.final(turn, turn.utterance):
+        said = turn.utterance is None or await self._understanding.final(turn, turn.utterance)
+        if not said and not self._floor.answer_owed:
             return
         if not turn.answer:
             await turn.committed.wait()  # the client may ask for an answer until it has ended

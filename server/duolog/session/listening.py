@@ -60,6 +60,8 @@ class Ear:
         self._framer = Framer(WINDOW_SAMPLES)
         self._kept: deque[_Window] = deque()
         self._kept_start = 0
+        self._voice_start = 0
+        """Voice before it belongs to an earlier utterance."""
         self._heard = 0
         self._collecting = False
         self._max_kept = options.max_utterance_ms * SAMPLES_PER_MS + self._preroll_samples
@@ -99,6 +101,7 @@ class Ear:
     def begin_utterance(self, voice_start: int) -> int:
         """Keep from the pre-roll before `voice_start` on; returns the index of the first sample kept."""
         self._collecting = True
+        self._voice_start = voice_start
         self._drop_before(voice_start - self._preroll_samples)
         return self._kept_start
 
@@ -106,7 +109,8 @@ class Ear:
         """What there is of the running utterance."""
         kept = list(self._kept)
         samples = np.concatenate([window.samples for window in kept]) if kept else np.zeros(0, np.float32)
-        voiced = [number for number, window in enumerate(kept) if window.voiced]
+        before = (self._voice_start - self._kept_start) // WINDOW_SAMPLES
+        voiced = [number for number, window in enumerate(kept) if window.voiced and number >= before]
         last = voiced[-1] if voiced else len(kept) - 1
         return Utterance(
             item_id=item_id,

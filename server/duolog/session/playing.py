@@ -16,6 +16,8 @@ from duolog.turns.playout import PlayoutLedger
 
 REPORT_SLACK_S = 2.0
 """A client that reports is given this long after the audio's own length, then counted as having played it."""
+MAX_HOLD_S = 20.0
+"""A client that holds its playback (the user may be interrupting) and moves on within it has more time by that much."""
 MAX_REMEMBERED = 16
 """Ledgers kept after playout, for truncations that come late."""
 
@@ -27,8 +29,10 @@ class Playback:
     ledger: PlayoutLedger
     reports: bool
     ends_at: float | None = None
-    """Loop time at which a client that plays at once has played all that was sent; None: nothing was."""
+    """Loop time at which the client will have played all that was sent, as far as is known; None: nothing was."""
     reported: bool = False
+    moved_at: float = 0.0
+    """Loop time at which the reported position last grew."""
     cut: bool = False
     """Interrupted: its text was cut, and is cut again when the client says how far it really played."""
 
@@ -46,6 +50,20 @@ class Playback:
         self.ends_at = (now if self.ends_at is None else max(now, self.ends_at)) + samples / self.ledger.rate_hz
         return self.ledger.add_sent(samples)
 
+    @property
+    def position(self) -> int:
+        """The sample that is being played, by the clock since the last report."""
+        return self.ledger.sent_samples - round(self.remaining_s * self.ledger.rate_hz)
+
+    def take_report(self, played_samples: int) -> None:
+        """The client's word for how far it is, which may stand still for a while."""
+        now = anyio.current_time()
+        if self.ledger.report(played_samples) or not self.reported:
+            self.moved_at = now
+        self.reported = True
+        if self.ends_at is not None and now < self.moved_at + MAX_HOLD_S:
+            self.ends_at = now + (self.ledger.sent_samples - self.ledger.played_samples) / self.ledger.rate_hz
+
     def update_by_clock(self) -> None:
         """Estimate what was played, for clients that do not say."""
         if self.reported or self.ends_at is None:
@@ -55,10 +73,11 @@ class Playback:
 
     async def played_out(self) -> None:
         """Wait until everything has been heard, or the playback is over otherwise. Call when all was sent."""
-        ends_at = anyio.current_time() if self.ends_at is None else self.ends_at
-        with anyio.CancelScope(deadline=ends_at + (REPORT_SLACK_S if self.reports else 0.0)):
-            await self.over.wait()
-            return
+        slack_s = REPORT_SLACK_S if self.reports else 0.0
+        while (deadline := (self.ends_at or 0.0) + slack_s) > anyio.current_time():
+            with anyio.CancelScope(deadline=deadline):
+                await self.over.wait()
+                return
         self.ledger.report(self.ledger.sent_samples)
 
 
@@ -85,8 +104,7 @@ class Playbacks:
         playback = self._by_generation.get(report.generation)
         if playback is None:
             return None
-        playback.reported = True
-        playback.ledger.report(report.played_samples)
+        playback.take_report(report.played_samples)
         if playback.ledger.finished or (report.ended and playback.ledger.complete):
             playback.over.set()
         return playback
@@ -94,6 +112,17 @@ class Playbacks:
     def unfinished(self) -> list[Playback]:
         """Those whose sound may still be in the air, oldest first."""
         return [playback for playback in self._by_generation.values() if not playback.over.is_set()]
+
+    def said_around_now(self, before_s: float, after_s: float) -> str:
+        """The words around what the client plays now."""
+        said = [
+            playback.ledger.said_between(
+                playback.position - round(before_s * playback.ledger.rate_hz),
+                playback.position + round(after_s * playback.ledger.rate_hz),
+            )
+            for playback in self.unfinished()
+        ]
+        return " ".join(said)
 
     def of_item(self, item_id: str) -> Playback | None:
         for playback in reversed(self._by_generation.values()):

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 from numpy.typing import NDArray
 
 from duolog.ports.errors import RequestRefused
+from duolog.session.barge_in import BargeIn
 from duolog.session.config import ResponseOptions, SemanticVad, ServerVad, SessionConfig
 from duolog.session.context import CallContext, new_id
 from duolog.session.events import (
@@ -31,10 +32,14 @@ from duolog.telemetry import metrics
 from duolog.turns.activity import SAMPLES_PER_MS, ActivityOptions, VoiceEvent, VoiceEventKind
 from duolog.turns.conversation import ContentPart, Item, ItemRole, ItemStatus, PartKind
 from duolog.turns.machine import Bot, Floor, TurnAction, TurnEvent, User, advance
+from duolog.turns.overlap import Overlap
 
 IDLE_NOTE = "The user has said nothing for a while. Ask in one short sentence whether they are still there."
 MIN_COMMIT_MS = 100
 """Shortest audio a client may commit by hand, as the OpenAI API has it."""
+
+CALM_MS = 600
+"""A sound over the bot this long without words no longer lowers the answer; it may still turn into words."""
 
 _TURN_EVENTS = {
     VoiceEventKind.ONSET: TurnEvent.VOICE_ONSET,
@@ -79,6 +84,11 @@ class TurnTaking:
         self.ear = Ear(context.engines.vad(), self._activity(config), config.input_rate_hz, self._preroll_ms(config))
         self.ear.keep_all = self._manual
         self._pauses = PauseWatch(context, self.ear.activity, tasks)
+        self._barge_in = BargeIn(context, tasks, self._overlap_judged)
+        self._calm = False
+        """The sound over the bot has no words so far: the answer is not lowered any more."""
+        self._answer_owed = False
+        """A voice stopped an answer before it was heard. If it said nothing, the question stands."""
 
     @property
     def _manual(self) -> bool:
@@ -98,6 +108,10 @@ class TurnTaking:
         for event in self.ear.hear(samples, anyio.current_time()):
             if not self._manual:
                 self._on_voice(event)
+        if self._overlapping:
+            paused = self._floor.user is User.PAUSED
+            self._barge_in.consider(self.ear.activity.voiced_ms, self._sound_over_the_bot, paused=paused)
+            self._announce_state()
         if not self._may_caption:
             return
         if self._understanding.wants_partial(self.ear.kept_samples):
@@ -107,7 +121,17 @@ class TurnTaking:
     @property
     def _may_caption(self) -> bool:
         """Not once the voice falls silent: the caption would hold the engine when the final wants it."""
-        return self._floor.user is User.SPEAKING and self.ear.activity.voiced
+        return self._speech_announced and self._floor.user is User.SPEAKING and self.ear.activity.voiced
+
+    @property
+    def _interruptible(self) -> bool:
+        detection = self._context.config.turn_detection
+        return detection is not None and detection.interrupt_response
+
+    @property
+    def _overlapping(self) -> bool:
+        """There is a sound over the bot's speech, and it may be an interruption."""
+        return self._barge_in.open and self._floor.bot is Bot.SPEAKING and self._interruptible
 
     def input_stalled(self) -> None:
         """No audio arrives any more: end the utterance that is running."""
@@ -119,7 +143,7 @@ class TurnTaking:
         if not self._manual:
             if not self.ear.activity.in_utterance:
                 raise _nothing_to_commit()
-            self.input_stalled()
+            self._commit_running()
             return
         if self.ear.kept_samples < MIN_COMMIT_MS * SAMPLES_PER_MS:
             raise _nothing_to_commit()
@@ -130,8 +154,16 @@ class TurnTaking:
         self._runner.submit(turn)
         self.ear.end_utterance()
 
+    def _commit_running(self) -> None:
+        """However short it is, and whatever it would have been over the bot: the client knows better."""
+        self._barge_in.end()
+        for event in self.ear.activity.force_endpoint():
+            ends = event.kind is VoiceEventKind.FADED
+            self._on_voice(VoiceEvent(VoiceEventKind.ENDPOINT, event.at_sample) if ends else event)
+
     def clear(self) -> None:
         """Forget audio that is not committed."""
+        self._answer_owed = False
         self._advance(TurnEvent.INPUT_CLEARED)
         self.ear.end_utterance()
         self._context.outbox.put(InputCleared())
@@ -185,6 +217,7 @@ class TurnTaking:
         playing = self._context.playbacks.unfinished()
         if why is TurnEnd.TURN_DETECTED:
             self._announce_speech()
+            self._answer_owed = bool(turns) and not playing
         if playing:
             metrics.BARGE_INS.labels("interrupted").inc()
             self._context.outbox.flush(self._context.playbacks.generation + 1)
@@ -205,10 +238,17 @@ class TurnTaking:
             self._runner.cancel(turn, why)
 
     def answer_begun(self) -> None:
+        self._answer_owed = False
         self._advance(TurnEvent.ANSWER_BEGUN)
 
     def answer_audible(self) -> None:
+        self._barge_in.bot_audible()
         self._advance(TurnEvent.ANSWER_AUDIBLE)
+
+    @property
+    def answer_owed(self) -> bool:
+        """A turn that turns out to be nothing is to answer the question it interrupted."""
+        return self._answer_owed
 
     def answer_ended(self) -> None:
         """Heard to its end, or given up."""
@@ -221,19 +261,31 @@ class TurnTaking:
     def _on_voice(self, event: VoiceEvent) -> None:
         self._voice_event = event
         self._pauses.on_voice(event)
+        if event.kind is VoiceEventKind.ENDPOINT and self._overlapping and not self._barge_in.warming_up:
+            self._advance(TurnEvent.WORDS_HEARD)  # nobody could say in time what it was: rather stop than talk on
         self._advance(_TURN_EVENTS[event.kind])
 
+    def _overlap_judged(self, overlap: Overlap) -> None:
+        if not self._overlapping:
+            return
+        if overlap is Overlap.WORDS:
+            self._advance(TurnEvent.WORDS_HEARD)
+            return
+        voiced_ms = self.ear.activity.voiced_ms
+        self._calm = voiced_ms >= CALM_MS
+        if self._barge_in.judged(voiced_ms):
+            self._advance(TurnEvent.NO_WORDS_HEARD)
+        self._announce_state()
+
     def _advance(self, event: TurnEvent) -> None:
-        detection = self._context.config.turn_detection
-        interruptible = detection is not None and detection.interrupt_response
-        self._floor, actions = advance(self._floor, event, interruptible=interruptible)
+        self._floor, actions = advance(self._floor, event, interruptible=self._interruptible)
         for action in actions:
             self._do[action]()
         self._announce_state()
 
     def _announce_state(self) -> None:
-        if self._floor.user is not User.QUIET:
-            state = "hearing"  # also over the bot: a page lowers its sound until it is known whether it is a cough
+        if self._floor.user is not User.QUIET and self._lowers_answer:
+            state = "hearing"
         elif self._floor.bot is Bot.SPEAKING:
             state = "speaking"
         else:
@@ -243,19 +295,29 @@ class TurnTaking:
             self._quiet_since = anyio.current_time() if state == "listening" else None
             self._context.outbox.put(StateChanged(state))
 
+    @property
+    def _lowers_answer(self) -> bool:
+        """Pages lower the answer and then hold it while it is open whether the user interrupts; echo must not."""
+        if self._floor.bot is not Bot.SPEAKING:
+            return True
+        return self._interruptible and not self._calm and not self._barge_in.warming_up
+
     def _begin_utterance(self) -> None:
         self._item_id = new_id("item")
         self._idle_prompted = False
         self._turn = None
         self._speculations = 0
         self._speech_start = self.ear.begin_utterance(self._voice_event.at_sample)
-        self._speech_announced = False
+        self._speech_announced = self._calm = False
         self._understanding.begin_caption(self._item_id)
-        if not self._floor.bot_busy:
+        if self._floor.bot_busy:
+            self._barge_in.begin(self._item_id)
+        else:
             self._announce_speech()
 
     def _announce_speech(self) -> None:
         """Tell the client that speech began. Over the bot only once it is confirmed: clients stop playing on it."""
+        self._barge_in.end()
         if not self._speech_announced:
             self._speech_announced = True
             self._context.outbox.put(SpeechStarted(self._item_id, self._speech_start // SAMPLES_PER_MS))
@@ -316,7 +378,8 @@ class TurnTaking:
     def _discard_utterance(self) -> None:
         self._drop_turn()
         if self._floor.bot_busy:
-            metrics.BARGE_INS.labels("ignored").inc()
+            metrics.BARGE_INS.labels(self._barge_in.verdict or "ignored").inc()
+        self._barge_in.end()
         if self._speech_announced:
             self._tell_speech_stopped()
         self.ear.end_utterance()
@@ -331,6 +394,9 @@ class TurnTaking:
         return Turn(
             self._context.session_id, ResponseOptions(), utterance=utterance, marks=Marks(heard=utterance.heard_at)
         )
+
+    def _sound_over_the_bot(self) -> Utterance:
+        return self.ear.utterance(self._item_id)
 
     def _sound(self) -> NDArray[np.float32]:
         return self.ear.utterance(self._item_id).samples

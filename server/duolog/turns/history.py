@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from duolog.turns.conversation import Item, ItemRole
+from duolog.turns.wording import words_of
 
-INTERRUPTED_NOTE = "(The user interrupted the assistant at this point. Do not repeat or mention this note.)"
+QUOTED_WORDS = 6
+"""Of the last words heard, in the note that says where an answer was cut."""
 KEEP_AFTER_TRIM = 0.5
 """Share of the budget that is left filled when old items are dropped."""
 
@@ -82,5 +84,14 @@ def _merge(window: list[Item]) -> tuple[Message, ...]:
 def _render(item: Item) -> tuple[Message, ...]:
     message = Message(item.role, item.text)
     if item.role is ItemRole.ASSISTANT and item.interrupted:
-        return message, Message(ItemRole.SYSTEM, INTERRUPTED_NOTE)
+        return message, Message(ItemRole.SYSTEM, interrupted_note(item.text))
     return (message,)
+
+
+def interrupted_note(heard: str) -> str:
+    """What the model is told of an answer of which only `heard` was heard. A system message: models do not copy it."""
+    last = "".join(word.surface for word in words_of(heard)[-QUOTED_WORDS:]).strip()
+    return (
+        f'(The user interrupted the assistant right after "{last}" and heard nothing beyond it. '
+        "Do not repeat or mention this note.)"
+    )

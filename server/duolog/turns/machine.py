@@ -6,7 +6,9 @@ A state is a pair: what the user does (QUIET, SPEAKING, PAUSED) and what the bot
 | event \\ (user, bot) | QUIET, any | SPEAKING, IDLE | SPEAKING, busy | PAUSED, IDLE | PAUSED, busy |
 |---|---|---|---|---|---|
 | VOICE_ONSET     | →SPEAKING begin_utterance | - | - | →SPEAKING drop_turn | →SPEAKING |
-| VOICE_CONFIRMED | - | - | interrupt /IDLE | - | interrupt, begin_turn /IDLE |
+| VOICE_CONFIRMED | - | - | interrupt /IDLE if THINKING | - | interrupt, begin_turn /IDLE if THINKING |
+| WORDS_HEARD     | - | - | interrupt /IDLE | - | interrupt, begin_turn /IDLE |
+| NO_WORDS_HEARD  | - | - | - | - | →QUIET discard |
 | VOICE_PAUSE     | - | →PAUSED begin_turn | →PAUSED | - | - |
 | VOICE_ENDPOINT  | - | - | - | →QUIET commit_turn /THINKING | →QUIET commit_turn |
 | VOICE_FADED     | - | - | - | →QUIET commit_turn /THINKING | →QUIET discard |
@@ -15,10 +17,11 @@ A state is a pair: what the user does (QUIET, SPEAKING, PAUSED) and what the bot
 | ANSWER_AUDIBLE  | bot THINKING→SPEAKING | - | bot THINKING→SPEAKING | - | bot THINKING→SPEAKING |
 | ANSWER_ENDED    | bot→IDLE | - | bot→IDLE | - | bot→IDLE begin_turn |
 
-"busy" is THINKING or SPEAKING, "discard" is discard_utterance. An overlap that is never confirmed (cough, click) is
-discarded and the answer goes on; one whose answer ends under it becomes an ordinary turn; a confirmed one that did
-not interrupt is committed and answered when the bot is done. Where speech may not interrupt (`interruptible=False`),
-VOICE_CONFIRMED does nothing.
+"busy" is THINKING or SPEAKING, "discard" is discard_utterance. A bot that is heard is interrupted by words alone: a
+sound over it that has none (a cough, "mhm") is discarded at its first pause and the answer goes on. One that only
+thinks is interrupted by any voice. An overlap whose answer ends under it becomes an ordinary turn; one that did not
+interrupt is committed and answered when the bot is done. Where speech may not interrupt (`interruptible=False`),
+VOICE_CONFIRMED, WORDS_HEARD and NO_WORDS_HEARD do nothing.
 """
 
 from __future__ import annotations
@@ -42,6 +45,10 @@ class Bot(StrEnum):
 class TurnEvent(StrEnum):
     VOICE_ONSET = "voice_onset"
     VOICE_CONFIRMED = "voice_confirmed"
+    WORDS_HEARD = "words_heard"
+    """The sound over the bot is words that take the floor."""
+    NO_WORDS_HEARD = "no_words_heard"
+    """All of the sound over the bot is a cough, a backchannel or the bot's own echo."""
     VOICE_PAUSE = "voice_pause"
     VOICE_ENDPOINT = "voice_endpoint"
     VOICE_FADED = "voice_faded"
@@ -89,8 +96,8 @@ def advance(floor: Floor, event: TurnEvent, *, interruptible: bool = True) -> St
     """The next floor and what to do, in order. Ignored events return the floor unchanged and no action."""
     if event in _BOT_EVENTS:
         return _on_bot(floor, event)
-    if event is TurnEvent.VOICE_CONFIRMED:
-        return _on_confirmed(floor) if interruptible else (floor, _NOTHING)
+    if event in _OVERLAP_EVENTS:
+        return _on_overlap(floor, event) if interruptible else (floor, _NOTHING)
     step = _USER_STEPS.get((event, floor.user, floor.bot_busy))
     if step is None:
         return floor, _NOTHING
@@ -123,8 +130,16 @@ _USER_STEPS: dict[tuple[TurnEvent, User, bool], tuple[User, Bot | None, tuple[Tu
 _BOT_EVENTS = {TurnEvent.ANSWER_BEGUN, TurnEvent.ANSWER_AUDIBLE, TurnEvent.ANSWER_ENDED}
 
 
-def _on_confirmed(floor: Floor) -> Step:
+_OVERLAP_EVENTS = {TurnEvent.VOICE_CONFIRMED, TurnEvent.WORDS_HEARD, TurnEvent.NO_WORDS_HEARD}
+
+
+def _on_overlap(floor: Floor, event: TurnEvent) -> Step:
     if floor.user is User.QUIET or not floor.bot_busy:
+        return floor, _NOTHING
+    if event is TurnEvent.NO_WORDS_HEARD:
+        paused = floor.user is User.PAUSED
+        return (Floor(User.QUIET, floor.bot), (TurnAction.DISCARD_UTTERANCE,)) if paused else (floor, _NOTHING)
+    if event is TurnEvent.VOICE_CONFIRMED and floor.bot is Bot.SPEAKING:
         return floor, _NOTHING
     if floor.user is User.PAUSED:
         return Floor(floor.user, Bot.IDLE), (TurnAction.INTERRUPT, TurnAction.BEGIN_TURN)

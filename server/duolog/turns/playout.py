@@ -76,6 +76,19 @@ class PlayoutLedger:
         """Everything was sent and heard."""
         return self.complete and self.played_samples >= self.sent_samples
 
+    def said_between(self, start_sample: int, end_sample: int) -> str:
+        """The words sounding in a stretch of it; all the text where the voice gave no timings."""
+        if not self._words:
+            return self._text
+        begin = end = 0
+        for word in self._words:
+            if word.end_sample <= start_sample:
+                begin = word.text_end
+            end = word.text_end
+            if word.end_sample > end_sample:
+                break
+        return self._text[begin:end]
+
     def heard_text(self, played_samples: int | None = None) -> str:
         """The answer's text up to the last word that was heard to its end."""
         played = self.played_samples if played_samples is None else played_samples

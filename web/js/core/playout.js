@@ -4,13 +4,23 @@
  * Speech comes in generations and is played in their order. A flush ends all generations below it with a 10 ms fade
  * and says how many samples of each were rendered. Running dry fades out, is counted, and playing resumes with a fade
  * in once some audio is there again. Counts are in samples of the speech's own rate, since its generation began.
+ * Speech that the user may be interrupting is lowered, then held: what was rendered lowered counts as played, and
+ * after a hold the very next sample is played.
  *
  * States of a track: `waiting` (a little audio is gathered first) → `playing` ⇄ `starved` → gone, with one report.
  */
 
 import { PlayoutTrack } from './playout-track.js';
 
-const DEFAULTS = { fadeMs: 10, prebufferMs: 60, prebufferWaitMs: 120, duckGain: 0.18, duckRampMs: 40 };
+const DEFAULTS = {
+  fadeMs: 10,
+  prebufferMs: 60,
+  prebufferWaitMs: 120,
+  duckGain: 0.18,
+  duckRampMs: 40,
+  /** Lowered for so long, speech is held: it would be talking past the user. */
+  holdAfterMs: 400,
+};
 
 /**
  * @typedef {object} PlayoutNotice something that happened within one rendered block
@@ -28,7 +38,8 @@ export class Playout {
   #staleFrames = 0;
   #underruns = 0;
   #gain = 1;
-  #gainTarget = 1;
+  #ducked = false;
+  #duckedFrames = 0;
   /** @type {number} */ #contextRateHz;
   /** @type {typeof DEFAULTS} */ #options;
 
@@ -48,6 +59,11 @@ export class Playout {
 
   get underruns() {
     return this.#underruns;
+  }
+
+  /** Nothing is rendered until the duck is over: every track keeps its place. */
+  get held() {
+    return this.#holding && this.#gain === 0;
   }
 
   /** Frames dropped because their generation had been flushed. */
@@ -109,7 +125,7 @@ export class Playout {
     const flushed = this.#tracks.filter((track) => track.generation < floor);
     this.#tracks = this.#tracks.filter((track) => track.generation >= floor);
     for (const track of flushed) {
-      if (track.audible && !this.#fading) this.#fading = track.fadeOut();
+      if (track.audible && !this.#fading && !this.held) this.#fading = track.fadeOut();
       else this.#notice('flushed', track, 0);
     }
   }
@@ -118,15 +134,17 @@ export class Playout {
   reset() {
     this.flush(Infinity);
     this.#floor = 0;
+    this.duck(false);
   }
 
   /**
-   * Lower the voice while it is unclear whether the user is interrupting.
+   * Lower the voice while it is unclear whether the user is interrupting, and hold it if that takes long.
    *
    * @param {boolean} ducked
    */
   duck(ducked) {
-    this.#gainTarget = ducked ? this.#options.duckGain : 1;
+    if (ducked !== this.#ducked) this.#duckedFrames = 0;
+    this.#ducked = ducked;
   }
 
   /**
@@ -138,8 +156,9 @@ export class Playout {
   render(output) {
     output.fill(0);
     const offset = this.#renderFading(output);
-    this.#renderTracks(output, offset);
+    if (!this.held) this.#renderTracks(output, offset);
     this.#applyGain(output);
+    if (this.#ducked) this.#duckedFrames += output.length;
     const notices = this.#notices;
     if (notices.length > 0) this.#notices = [];
     return notices;
@@ -181,12 +200,22 @@ export class Playout {
     }
   }
 
+  get #holding() {
+    return this.#ducked && this.#duckedFrames * 1000 >= this.#options.holdAfterMs * this.#contextRateHz;
+  }
+
+  get #gainTarget() {
+    if (this.#holding) return 0;
+    return this.#ducked ? this.#options.duckGain : 1;
+  }
+
   /** @param {Float32Array} output */
   #applyGain(output) {
-    if (this.#gain === 1 && this.#gainTarget === 1) return;
+    const target = this.#gainTarget;
+    if (this.#gain === 1 && target === 1) return;
     const step = 1000 / (this.#options.duckRampMs * this.#contextRateHz);
     for (let i = 0; i < output.length; i += 1) {
-      const distance = this.#gainTarget - this.#gain;
+      const distance = target - this.#gain;
       this.#gain += Math.sign(distance) * Math.min(step, Math.abs(distance));
       output[i] *= this.#gain;
     }
