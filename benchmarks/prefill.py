@@ -38,7 +38,8 @@ from duolog.ports.llm import (
 )
 from duolog.processes import children
 from duolog.serving.batcher import Batcher, BatcherOptions, BatcherRequest
-from duolog.serving.policies import RequestClass, SloPolicy
+from duolog.serving.policies import RequestClass
+from duolog.serving.policies.slo import SloPolicy
 from duolog.session.prefilling import Prefilling
 from duolog.settings import LlmSettings, Profile, Settings
 

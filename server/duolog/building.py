@@ -32,7 +32,8 @@ from duolog.serving.pins.keep_warm import KeepWarmOptions
 from duolog.serving.pins.keeper import PinSources
 from duolog.serving.pins.placement import PinOptions
 from duolog.serving.placement import Placement
-from duolog.serving.policies import PolicyName, PolicyOptions, make_policy
+from duolog.serving.policies import PolicyOptions
+from duolog.serving.policies.factory import PolicyName, make_policy
 from duolog.serving.predictor import ServiceTimePredictor
 from duolog.settings import LlmEngine, Settings, SpeechEngine, TurnDetectorEngine, kv_event_endpoints
 

@@ -13,13 +13,12 @@ from duolog.serving.policies import (
     DirectPolicy,
     DropReason,
     FlightRequest,
-    PolicyName,
     PolicyOptions,
     QueuedRequest,
     RequestClass,
-    SloPolicy,
-    make_policy,
 )
+from duolog.serving.policies.factory import PolicyName, make_policy
+from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.policies.target_size import TargetSizePolicy
 from duolog.serving.policies.token_window import TokenWindowPolicy
 from duolog.serving.predictor import DecodeWork, ServiceTimePredictor

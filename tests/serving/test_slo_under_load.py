@@ -15,7 +15,8 @@ from trio.testing import MockClock
 
 from duolog.ports.llm import GenerationRequest, Sampling
 from duolog.serving.batcher import Admitted, Batcher, BatcherOptions, BatcherRequest
-from duolog.serving.policies import PolicyName, PolicyOptions, RequestClass, make_policy
+from duolog.serving.policies import PolicyOptions, RequestClass
+from duolog.serving.policies.factory import PolicyName, make_policy
 from duolog.serving.predictor import ServiceTimePredictor
 
 pytestmark = pytest.mark.session

@@ -20,7 +20,7 @@ from duolog.personas import Endpointing, Persona, TurnTaking
 from duolog.ports.llm import Sampling
 from duolog.ports.turn_detector import TurnDetector
 from duolog.serving.batcher import Batcher
-from duolog.serving.policies import SloPolicy
+from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer

@@ -14,7 +14,7 @@ from duolog.adapters.scripted_tts import ScriptedSynthesizer
 from duolog.ports.errors import EngineUnavailable
 from duolog.ports.llm import ChatMessage, GenerationRequest, Role, Sampling
 from duolog.serving.batcher import Batcher, BatcherRequest, RequestClass
-from duolog.serving.policies import SloPolicy
+from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.synthesizer import Synthesizer
 from duolog.session.answering import SOUND_AHEAD_S, Answer, VoiceStyle
 from duolog.session.config import Modality, ResponseOptions

@@ -16,7 +16,8 @@ from duolog.adapters.scripted_llm import Line, ScriptedLanguageModel, ScriptedOp
 from duolog.ports.errors import EngineUnavailable
 from duolog.ports.llm import ChatMessage, GenerationEnd, GenerationRequest, PromptEnd, Role, Sampling, TextDelta
 from duolog.serving.batcher import Batcher, BatcherRequest
-from duolog.serving.policies import RequestClass, SloPolicy
+from duolog.serving.policies import RequestClass
+from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.prefill import CHUNK_TOKENS
 from duolog.session.events import AudioDelta, ResponseDone, TurnTimings
 from duolog.session.prefilling import Prefilling

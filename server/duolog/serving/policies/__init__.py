@@ -12,8 +12,6 @@ from duolog.serving.policies.admission import (
     RequestClass,
 )
 from duolog.serving.policies.direct import DirectPolicy
-from duolog.serving.policies.factory import PolicyName, make_policy
-from duolog.serving.policies.slo import SloPolicy
 
 __all__ = [
     "ENGINE_PRIORITY",
@@ -23,10 +21,7 @@ __all__ = [
     "Drop",
     "DropReason",
     "FlightRequest",
-    "PolicyName",
     "PolicyOptions",
     "QueuedRequest",
     "RequestClass",
-    "SloPolicy",
-    "make_policy",
 ]
