@@ -93,6 +93,12 @@ def call(context: typer.Context) -> None:
     _run_command("duolog.loadtest.call_command", "call", context)
 
 
+@app.command(context_settings=PASS_ON, add_help_option=False)
+def loadtest(context: typer.Context) -> None:
+    """Place many calls as chance would and report how long callers wait; can search for the most calls that hold."""
+    _run_command("duolog.loadtest.load_command", "loadtest", context)
+
+
 @personas.command("check")
 def check_personas(
     folder: Annotated[

@@ -124,6 +124,9 @@ def _unknown_keys(
             yield f"{document.origin(here)}: unknown key `{_dotted(here)}`{_nearest(str(key), allowed)}"
         elif (section := _section(hints[key])) is not None:
             yield from _unknown_keys(section, document, value, here)
+        elif (entry := _entry(hints[key])) is not None and isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from _unknown_keys(entry, document, item, (*here, index))
 
 
 def _filled_sections(shape: type, values: dict[str, Any]) -> dict[str, Any]:
@@ -150,6 +153,14 @@ def _section(hint: object) -> type | None:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return next((found for arg in typing.get_args(hint) if (found := _section(arg))), None)
     return None
+
+
+def _entry(hint: object) -> type | None:
+    """The dataclass of which an annotation is a list: `tuple[It, ...]`, also in an Annotated."""
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Annotated:
+        return _entry(arguments[0])
+    return _section(arguments[0]) if typing.get_origin(hint) is tuple and arguments[1:] == (...,) else None
 
 
 def _explain(document: Document, shape: type, error: ValidationError) -> Iterator[str]:

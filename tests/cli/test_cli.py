@@ -34,7 +34,7 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("up", "serve", "doctor", "models", "call", "personas", "version"):
+    for command in ("up", "serve", "doctor", "models", "call", "loadtest", "personas", "version"):
         assert command in done.stdout
 
 

@@ -35,6 +35,8 @@ class Manner(StrEnum):
     FAILS = "fails"
     REFUSES = "refuses"
     """Before the socket is open."""
+    WANTS_KEY = "wants key"
+    """Another than it was given."""
     DECLINES = "declines"
     """With an error event, then hangs up."""
     TALKS_NONSENSE = "talks nonsense"
@@ -62,6 +64,9 @@ async def fake_server(manner: Manner) -> AsyncIterator[FakeServer]:
         await FakeCall(connection, server).run()
 
     def refuse(connection: ServerConnection, request: Request) -> Response | None:
+        if manner is Manner.WANTS_KEY:
+            wrong = {"error": {"code": "invalid_api_key", "message": "The API key is missing or wrong."}}
+            return connection.respond(HTTPStatus.UNAUTHORIZED, json.dumps(wrong))
         if manner is not Manner.REFUSES:
             return None
         return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "All lines are busy; try again in 5 s.")
@@ -86,7 +91,7 @@ class FakeCall:
             await self._connection.wait_closed()
             return
         if self._server.manner is Manner.DECLINES:
-            await self._send("error", error={"message": "All lines are busy."})
+            await self._send("error", error={"code": "session_limit_reached", "message": "All lines are busy."})
             return
         await self._send("session.created", session={"id": "sess_1"})
         rates = {"input_rate_hz": 16_000, "output_rate_hz": RATE_HZ}

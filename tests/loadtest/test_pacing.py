@@ -65,6 +65,35 @@ def test_the_microphone_marks_the_last_voiced_frame_and_then_is_silent() -> None
     assert frame == SILENCE
 
 
+def test_a_microphone_that_is_behind_sends_the_silence_it_owes_before_speech() -> None:
+    schedule, microphone = FrameSchedule(10.0), Microphone()
+    sent, now_s = 3, 10.15
+    owed = schedule.first_frame_from(now_s) - sent
+    assert owed == 5
+    microphone.speak(np.full(320, 8_000, dtype=np.int16), Turn("a", now_s), owed)
+    microphone.speak(np.full(320, 9_000, dtype=np.int16), Turn("b", now_s), owed)
+    frames = [microphone.next_frame() for _ in range(8)]
+    assert [frame != SILENCE for frame in frames] == [False] * 5 + [True, True, False]
+    assert schedule.deadline_s(sent + 5) >= now_s + 0.02
+
+
+@pytest.mark.parametrize(("now_s", "frame"), [(9.0, 0), (10.0, 0), (10.001, 1), (10.02, 1), (10.3, 15), (10.31, 16)])
+def test_the_first_frame_that_begins_no_earlier_than_now(now_s: float, frame: int) -> None:
+    assert FrameSchedule(10.0).first_frame_from(now_s) == frame
+
+
+def test_turns_that_overlap_in_the_queue_end_where_each_was_sent() -> None:
+    microphone = Microphone()
+    first, second = Turn("a", 0.0), Turn("b", 0.0)
+    loud = np.full(2 * 320, 8_000, dtype=np.int16)
+    microphone.speak(loud, first)
+    microphone.speak(loud, second)
+    for index in range(4):
+        microphone.next_frame()
+        microphone.frame_sent(float(index))
+    assert (first.last_voiced_s, second.last_voiced_s) == (1.0, 3.0)
+
+
 def test_the_speaker_plays_in_real_time_and_counts_stalls() -> None:
     player = VirtualPlayer(rate_hz=1_000)
     assert player.receive(100, now_s=1.0) == 1.0

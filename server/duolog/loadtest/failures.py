@@ -11,3 +11,14 @@ class AudioUnreadable(DuologError):
 
 class CallFailed(DuologError):
     """The call could not be placed, broke off, or brought no answer."""
+
+
+class CallRefused(CallFailed):
+    """The server answered and would not take the call."""
+
+    def __init__(self, message: str, *, code: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        """The wire's error code, such as `session_limit_reached`; `http_503` where there is none."""
+        self.retry_after_s = retry_after_s
+        """When the server says to try again, None where it does not."""

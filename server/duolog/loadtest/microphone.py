@@ -18,24 +18,28 @@ class Microphone:
     """A queue of frames that never runs out: after the last one comes silence."""
 
     def __init__(self) -> None:
-        self._frames: deque[bytes] = deque()
-        self._voiced_frames_left = 0
-        self._turn: Turn | None = None
+        self._frames: deque[tuple[bytes, Turn | None]] = deque()
+        """Each with the turn whose last voiced sample it holds."""
+        self._ends: Turn | None = None
+        """The turn that ends with the frame in hand."""
 
-    def speak(self, samples: NDArray[np.int16], turn: Turn) -> None:
-        """Queue a recording as this turn; the turn is told when its last voiced sample has been sent."""
-        self._frames.extend(cut_frames(samples))
-        self._voiced_frames_left = last_voiced_sample(samples) // FRAME_SAMPLES + 1
-        self._turn = turn
+    def speak(self, samples: NDArray[np.int16], turn: Turn, frames_ahead: int = 0) -> None:
+        """Queue a recording as this turn; the turn is told when its last voiced sample has been sent.
+
+        It begins so many frames after the next one, later where others are still queued: a microphone that is behind
+        its clock first sends the silence it owes, so that speech is never sent before it could have been spoken.
+        """
+        self._frames.extend([(SILENCE, None)] * (frames_ahead - len(self._frames)))
+        last_voiced = last_voiced_sample(samples) // FRAME_SAMPLES
+        frames = cut_frames(samples)
+        self._frames.extend((frame, turn if index == last_voiced else None) for index, frame in enumerate(frames))
 
     def next_frame(self) -> bytes:
-        return self._frames.popleft() if self._frames else SILENCE
+        frame, self._ends = self._frames.popleft() if self._frames else (SILENCE, None)
+        return frame
 
     def frame_sent(self, now_s: float) -> None:
         """The frame that `next_frame` gave has been handed to the socket."""
-        if self._turn is None or not self._voiced_frames_left:
-            return
-        self._voiced_frames_left -= 1
-        if not self._voiced_frames_left:
-            self._turn.last_voiced_s = now_s
-            self._turn = None
+        if self._ends is not None:
+            self._ends.last_voiced_s = now_s
+            self._ends = None

@@ -3,6 +3,7 @@ monotonic clock that the caller owns."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +25,16 @@ class FrameSchedule:
         """When frame `index` leaves: the moment its last sample has been captured."""
         return self.start_s + (index + 1) * self.frame_ms / 1000
 
+    def first_frame_from(self, now_s: float) -> int:
+        """Number of the first frame whose capture begins no earlier than now."""
+        return max(0, math.ceil((now_s - self.start_s) * 1000 / self.frame_ms - 1e-6))
+
 
 class SentFrames:
     """When each frame of the call was handed to the socket."""
 
     def __init__(self, schedule: FrameSchedule) -> None:
-        self._schedule = schedule
+        self.schedule = schedule
         self._sent_s: list[float] = []
 
     def __len__(self) -> int:
@@ -41,12 +46,12 @@ class SentFrames:
     def time_of_sample(self, sample: int) -> float:
         """When the frame that holds this sample of the call was sent; for one not sent yet, its deadline."""
         index = max(0, sample) // FRAME_SAMPLES
-        return self._sent_s[index] if index < len(self._sent_s) else self._schedule.deadline_s(index)
+        return self._sent_s[index] if index < len(self._sent_s) else self.schedule.deadline_s(index)
 
     def worst_lateness_ms(self) -> float:
         """How far the most delayed frame was behind its deadline: above some 20 ms the measurement is in doubt."""
         return max(
-            ((sent_s - self._schedule.deadline_s(index)) * 1000 for index, sent_s in enumerate(self._sent_s)),
+            ((sent_s - self.schedule.deadline_s(index)) * 1000 for index, sent_s in enumerate(self._sent_s)),
             default=0.0,
         )
 

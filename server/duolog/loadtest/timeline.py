@@ -25,15 +25,26 @@ PERCENTILES = (50, 90, 99)
 
 def last_voiced_sample(samples: NDArray[np.int16]) -> int:
     """Index of the last voiced sample of a 16 kHz recording; 0 where there is no sound."""
-    frames = len(samples) // VOICED_FRAME_SAMPLES
-    if not frames:
+    if len(samples) < VOICED_FRAME_SAMPLES:
         return max(0, len(samples) - 1)
+    voiced = _voiced_frames(samples)
+    return int(voiced[-1] + 1) * VOICED_FRAME_SAMPLES - 1 if len(voiced) else 0
+
+
+def first_voiced_sample(samples: NDArray[np.int16]) -> int:
+    """Index of the first sample of the first voiced frame of a 16 kHz recording; 0 where there is no sound."""
+    voiced = _voiced_frames(samples)
+    return int(voiced[0]) * VOICED_FRAME_SAMPLES if len(voiced) else 0
+
+
+def _voiced_frames(samples: NDArray[np.int16]) -> NDArray[np.intp]:
+    """Numbers of the whole frames within 30 dB of the loudest; none where there is no sound."""
+    frames = len(samples) // VOICED_FRAME_SAMPLES
     shaped = samples[: frames * VOICED_FRAME_SAMPLES].astype(np.float64).reshape(frames, VOICED_FRAME_SAMPLES)
     levels = np.sqrt(np.mean(shaped**2, axis=1))
-    if not levels.max():
-        return 0
-    voiced = np.nonzero(levels >= levels.max() * 10 ** (-VOICED_BELOW_PEAK_DB / 20))[0]
-    return int(voiced[-1] + 1) * VOICED_FRAME_SAMPLES - 1
+    if not frames or not levels.max():
+        return np.zeros(0, dtype=np.intp)
+    return np.nonzero(levels >= levels.max() * 10 ** (-VOICED_BELOW_PEAK_DB / 20))[0]
 
 
 def first_audible_sample(samples: NDArray[np.int16]) -> int | None:

@@ -16,12 +16,19 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
 
 from duolog.loadtest.call_log import CallLog, Turn
-from duolog.loadtest.failures import CallFailed
+from duolog.loadtest.failures import CallFailed, CallRefused
 from duolog.loadtest.measure import turn_timeline
 from duolog.loadtest.microphone import Microphone
 from duolog.loadtest.pacing import FrameSchedule, SentFrames
 from duolog.loadtest.timeline import TurnTimeline
-from duolog.loadtest.wire_text import Message, microphone_frame, parse_message, parse_speech_frame, text_field
+from duolog.loadtest.wire_text import (
+    Message,
+    microphone_frame,
+    number_field,
+    parse_message,
+    parse_speech_frame,
+    text_field,
+)
 from duolog.loadtest.wire_writer import WireWriter
 
 TICK_S = 0.02
@@ -44,6 +51,10 @@ class CallOptions:
     api_key: str | None = None
     resume: str | None = None
     """Id of a session to take up again."""
+    microphone: bool = True
+    """False: no sound is sent, as by somebody who only types."""
+    loudspeaker: bool = True
+    """False: no sound is expected, and none is reported as played."""
 
 
 Observer = Callable[[Message], None]
@@ -60,7 +71,8 @@ class Call:
         self._writer = writer
         self._options = options
         self._observer = observer
-        self._ended: str | None = None
+        self._ended: CallFailed | None = None
+        self._over = anyio.Event()
         self._greeting = self._begin_greeting() if options.greeting else None
         """Begun with the call: the greeting may come at once."""
 
@@ -77,22 +89,42 @@ class Call:
 
     async def say(self, samples: NDArray[np.int16], label: str) -> Turn:
         """Speak a recording (16 kHz) and hear the answer out. Raises CallFailed where none comes."""
-        turn = self.log.begin_turn(label, anyio.current_time())
-        self._microphone.speak(samples, turn)
+        turn = self.speak(samples, label)
         await self._hear_out(turn)
+        return turn
+
+    def speak(self, samples: NDArray[np.int16], label: str) -> Turn:
+        """Begin to speak a recording (16 kHz), whatever the server does, and go on at once."""
+        now_s = anyio.current_time()
+        turn = self.log.begin_turn(label, now_s)
+        self._microphone.speak(samples, turn, self.sent.schedule.first_frame_from(now_s) - len(self.sent))
         return turn
 
     async def type_text(self, text: str) -> Turn:
         """Send a typed message and hear the answer out. Raises CallFailed where none comes."""
+        turn = await self.send_text(text)
+        await self._hear_out(turn)
+        return turn
+
+    async def send_text(self, text: str) -> Turn:
+        """Send a typed message and ask for its answer; one that is still being made is cancelled first."""
+        unfinished = any(not answer.done for turn in self.log.turns for answer in turn.answers)
         turn = self.log.begin_turn(text, anyio.current_time())
         turn.transcript, turn.typed = text, True
         content = [{"type": "input_text", "text": text}]
         item = {"type": "message", "role": "user", "content": content}
+        if unfinished:
+            await self._writer.send_event({"type": "response.cancel"})
         await self._writer.send_event({"type": "conversation.item.create", "item": item})
         await self._writer.send_event({"type": "response.create"})
         turn.last_voiced_s = anyio.current_time()
-        await self._hear_out(turn)
         return turn
+
+    async def stay_until(self, at_s: float) -> None:
+        """Stay on the line until this time. Raises CallFailed where the call ends before."""
+        with anyio.move_on_after(max(0.0, at_s - anyio.current_time())):
+            await self._over.wait()
+        self._raise_if_ended()
 
     async def configure(self, session: Mapping[str, object]) -> None:
         """Change fields of the session for the rest of the call."""
@@ -141,11 +173,11 @@ class Call:
         try:
             async for message in connection:
                 await self._take(message, anyio.current_time())
-            self._end("The server hung up before the call was over.")
+            self._end(CallFailed("The server hung up before the call was over."))
         except ConnectionClosed as closed:
-            self._end(f"The connection broke off: {_close_reason(closed)}.")
+            self._end(CallFailed(f"The connection broke off: {_close_reason(closed)}."))
         except ValueError as error:
-            self._end(f"The server sent something that is not our wire: {error}.")
+            self._end(CallFailed(f"The server sent something that is not our wire: {error}."))
 
     async def _take(self, message: str | bytes, now_s: float) -> None:
         if isinstance(message, bytes):
@@ -155,7 +187,7 @@ class Call:
         for reply in self.log.on_message(event, now_s):
             await self._writer.send_event(reply)
         if text_field(event, "type") == "error" and not (self.log.ready and self.log.turns):
-            self._end(f"The server refused the call: {text_field(event, 'error', 'message')}")
+            self._end(_refusal(event))
         if self._observer is not None:
             self._observer(event)
 
@@ -173,13 +205,14 @@ class Call:
         newest_s = max((answer.last_sign_s for answer in turn.answers), default=0.0)
         return max(newest_s, turn.last_voiced_s or 0.0) + self._options.answer_timeout_s
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: CallFailed) -> None:
         """The first reason is the true one: what follows is its consequence."""
         self._ended = self._ended or why
+        self._over.set()
 
     def _raise_if_ended(self) -> None:
         if self._ended is not None:
-            raise CallFailed(self._ended)
+            raise self._ended
 
     @staticmethod
     def _raise_if_failed(turn: Turn) -> None:
@@ -199,8 +232,10 @@ async def place_call(options: CallOptions, observer: Observer | None = None) -> 
             await call.until_ready()
             if options.session is not None:
                 await call.configure(options.session)
-            tasks.start_soon(call.send_microphone)
-            tasks.start_soon(call.send_playout_reports)
+            if options.microphone:
+                tasks.start_soon(call.send_microphone)
+            if options.loudspeaker:
+                tasks.start_soon(call.send_playout_reports)
             yield call
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -238,9 +273,11 @@ async def _open(options: CallOptions) -> ClientConnection:
             proxy=None,
         )
     except InvalidStatus as refused:
-        body = (refused.response.body or b"").decode("utf-8", "replace").strip()[:300]
+        body = (refused.response.body or b"").decode("utf-8", "replace").strip()
         status = f"{refused.response.status_code} {refused.response.reason_phrase}"
-        raise CallFailed(f"The server at {options.url} refused the call: {status}. {body}".strip()) from refused
+        sentence = f"The server at {options.url} refused the call: {status}. {body[:300]}".strip()
+        code = _error_code(body) or f"http_{refused.response.status_code}"
+        raise CallRefused(sentence, code=code) from refused
     except (InvalidHandshake, InvalidMessage, InvalidURI) as error:
         raise CallFailed(f"What answers at {options.url} is no Duolog server: {error}.") from error
     except OSError as error:
@@ -255,6 +292,21 @@ def _only_failure(group: BaseExceptionGroup[BaseException]) -> BaseException | N
             return error
         group = error
     return None
+
+
+def _refusal(event: Message) -> CallRefused:
+    """An error event in place of a call."""
+    sentence = f"The server refused the call: {text_field(event, 'error', 'message')}"
+    code = text_field(event, "error", "code") or text_field(event, "error", "type") or "error"
+    return CallRefused(sentence, code=code, retry_after_s=number_field(event, "error", "retry_after_s"))
+
+
+def _error_code(body: str) -> str:
+    """The code in a refusing HTTP answer, empty where it has none."""
+    try:
+        return text_field(parse_message(body), "error", "code")
+    except ValueError:
+        return ""
 
 
 def _close_reason(closed: ConnectionClosed) -> str:
