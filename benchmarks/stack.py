@@ -36,8 +36,13 @@ class Stack:
 
 
 @asynccontextmanager
-async def duolog_stack(profile: str, *, scripted: bool = False, log: Path) -> AsyncIterator[Stack]:
-    """`duolog up` on free ports with the benchmark personas. Raises CallFailed where it does not come up."""
+async def duolog_stack(
+    profile: str, *, scripted: bool = False, caches: bool = False, log: Path
+) -> AsyncIterator[Stack]:
+    """`duolog up` on free ports with the benchmark personas. Raises CallFailed where it does not come up.
+
+    `caches` False: nothing is remembered from one question to the next, so that the engines are measured.
+    """
     server, llm, store = free_ports(3)
     settings = {
         "DUOLOG__PROFILE": profile,
@@ -46,6 +51,8 @@ async def duolog_stack(profile: str, *, scripted: bool = False, log: Path) -> As
         "DUOLOG__STORE__PORT": str(store),
         "DUOLOG__PERSONAS__FOLDER": str(PERSONAS),
         "DUOLOG__PERSONAS__DEFAULT": "bench",
+        "DUOLOG__CACHE__PROMPTS": str(caches).lower(),
+        "DUOLOG__CACHE__SPEECH": str(caches).lower(),
         **(SCRIPTED if scripted else {}),
     }
     command = [sys.executable, "-m", "duolog", "up"]

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
-from duolog.building import Adapters, build_adapters, build_batcher, pin_options
+from duolog.building import Adapters, build_adapters, build_batcher, build_caches, pin_options
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError, EngineUnavailable, ModelMissing
@@ -74,7 +74,8 @@ class Application:
             }
         )
         self._recognizer = Recognizer(self._adapters.asr, partial_core_share=settings.asr.partial_core_share)
-        self._synthesizer = Synthesizer(self._adapters.tts)
+        self._caches = build_caches(settings)
+        self._synthesizer = Synthesizer(self._adapters.tts, cache=self._caches.speech)
         self._pins = PinnedPlacement(self._adapters.replicas, pin_options(settings))
         self._batcher = build_batcher(settings, ObservedEngine(self._adapters.llm, self._pins), self._pins)
         self._pin_keeper = PinKeeper(self._pins, self._batcher, self._adapters.pin_sources)
@@ -119,6 +120,7 @@ class Application:
         async with AsyncExitStack() as stack:
             for adapter in (self._adapters.asr, self._adapters.tts, self._adapters.llm, self._adapters.store):
                 stack.push_async_callback(adapter.aclose)
+            stack.push_async_callback(self._caches.store.aclose)
             for source in (self._adapters.pin_sources.monitor, self._adapters.pin_sources.store):
                 if source is not None:
                     stack.push_async_callback(source.aclose)
@@ -144,6 +146,7 @@ class Application:
             self._adapters.llm.listen(self._pins.set_alive)
             tasks.start_soon(self._adapters.llm.watch)
         tasks.start_soon(self._pin_keeper.run)
+        tasks.start_soon(self._caches.worker.run)
         tasks.start_soon(self._watch_store)
         tasks.start_soon(self._export_queues)
 
@@ -228,6 +231,7 @@ class Application:
             clock=self._clock,
             context_tokens=self._adapters.llm.context_tokens,
             turn_judge=TurnJudge(detector) if detector is not None else None,
+            prompt_cache=self._caches.prompts,
         )
         options = CallOptions(
             prefix_padding_ms=self._settings.vad.prefix_padding_ms,

@@ -13,6 +13,7 @@ import structlog
 
 from duolog.adapters.kv_events import KvEventsOptions, ZmqKvEvents
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
+from duolog.adapters.redis_cache import RedisByteCache
 from duolog.adapters.redis_pins import RedisPinStore
 from duolog.adapters.redis_store import RedisOptions, RedisSessionStore
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
@@ -21,6 +22,7 @@ from duolog.cores import CoreMap, has_cpu_vllm, machine_cores, share_cores
 from duolog.models.manifest import load_manifest
 from duolog.models.store import ModelStore
 from duolog.ports.asr import SpeechRecognizer
+from duolog.ports.cache import ByteCache
 from duolog.ports.errors import ModelMissing
 from duolog.ports.llm import LanguageModel
 from duolog.ports.store import SessionStore
@@ -35,9 +37,19 @@ from duolog.serving.placement import Placement
 from duolog.serving.policies import PolicyOptions
 from duolog.serving.policies.factory import PolicyName, make_policy
 from duolog.serving.predictor import ServiceTimePredictor
+from duolog.serving.prompt_cache import PromptCache
+from duolog.serving.speech_cache import SpeechCache
+from duolog.serving.store_worker import StoreWorker
+from duolog.serving.tiered_cache import CacheOptions, TieredCache
 from duolog.settings import LlmEngine, Settings, SpeechEngine, TurnDetectorEngine, kv_event_endpoints
 
 log = structlog.get_logger(__name__)
+
+MIB = 1_048_576
+CACHE_TIMEOUT_S = 0.5
+"""A cache in the store that takes longer is as good as none."""
+CACHE_COMMANDS = 4
+"""At once: a look-up does not wait for a large value that is being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,50 @@ def build_adapters(settings: Settings) -> Adapters:
         replicas=tuple(replica_id(url) for url in settings.llm_urls),
         pin_sources=_pin_sources(settings),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """What is remembered of answers and speech."""
+
+    prompts: PromptCache | None
+    speech: SpeechCache | None
+    store: ByteCache
+    worker: StoreWorker
+    """Its `run` must be running."""
+
+
+def build_caches(settings: Settings) -> Caches:
+    chosen, wait_s = settings.cache, settings.cache.wait_ms / 1000
+    store = RedisByteCache(RedisOptions(settings.store_url, timeout_s=CACHE_TIMEOUT_S, max_connections=CACHE_COMMANDS))
+    worker = StoreWorker("cache", tasks=CACHE_COMMANDS)
+    prompts = CacheOptions(chosen.prompt_mib * MIB, chosen.prompt_ttl_s, wait_s)
+    speech = CacheOptions(chosen.speech_mib * MIB, chosen.speech_ttl_s, wait_s)
+    return Caches(
+        PromptCache(TieredCache("prompt", store, worker, prompts), _model_identity(settings))
+        if chosen.prompts
+        else None,
+        SpeechCache(TieredCache("speech", store, worker, speech), _speech_identity(settings))
+        if chosen.speech
+        else None,
+        store,
+        worker,
+    )
+
+
+def _model_identity(settings: Settings) -> str:
+    """Names the weights: server processes that share a store may serve other models under the same name."""
+    llm = settings.llm
+    if llm.engine is LlmEngine.SCRIPTED:
+        return "scripted"
+    if not settings.starts_vllm:
+        return f"{llm.model or llm.served_name} at {' '.join(sorted(settings.llm_urls))}"
+    return f"{llm.model or load_manifest().profile(settings.profile).llm} {llm.dtype.value}"
+
+
+def _speech_identity(settings: Settings) -> str:
+    tts = settings.tts
+    return f"{tts.engine.value} {'onnx' if tts.onnx else 'torch'} {sorted((k, str(v)) for k, v in tts.voices.items())}"
 
 
 def build_batcher(settings: Settings, engine: LanguageModel, placement: Placement | None = None) -> Batcher:

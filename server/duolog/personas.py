@@ -103,6 +103,12 @@ class Persona:
     sampling: Annotated[Sampling, AfterValidator(_within_range)] = field(default_factory=Sampling)
     turn_taking: TurnTaking = field(default_factory=TurnTaking)
     priority: Priority = Priority.NORMAL
+    cache: bool | None = None
+    """The same question gets the same answer again: `true` always, `false` never, None where the temperature is 0."""
+
+    def allows_cache(self, sampling: Sampling) -> bool:
+        """Answers made with `sampling` may be given again."""
+        return sampling.temperature == 0 if self.cache is None else self.cache
 
     @property
     def spoken_language(self) -> str | None:

@@ -258,6 +258,26 @@ class PinSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSettings:
+    prompts: bool = True
+    """Remember the answers of personas that allow it."""
+    prompt_mib: Count = 16
+    """In this process."""
+    prompt_ttl_s: Seconds = 3_600
+    speech: bool = True
+    """Remember phrases that were spoken."""
+    speech_mib: Count = 32
+    """In this process: 45 KB for each second of speech."""
+    speech_ttl_s: Seconds = 86_400
+    wait_ms: Annotated[float, Field(ge=0, le=100)] = 8
+    """Longest wait of a turn for the store."""
+    repeat_ttl_s: Seconds = 600
+    """How long the result of a request is kept for its repetition."""
+    repeat_lock_s: Annotated[float, Field(ge=1, le=300)] = 10
+    """A server that has not renewed its lock on a request for this long has crashed."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSettings:
     ready_timeout_s: Seconds = 300
     """A child that is not ready by then has failed."""
@@ -295,6 +315,7 @@ class Settings:
     store: StoreSettings = field(default_factory=StoreSettings)
     batcher: BatcherSettings = field(default_factory=BatcherSettings)
     pins: PinSettings = field(default_factory=PinSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     processes: ProcessSettings = field(default_factory=ProcessSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
 

@@ -21,6 +21,7 @@ from duolog.ports.llm import Sampling
 from duolog.ports.turn_detector import TurnDetector
 from duolog.serving.batcher import Batcher
 from duolog.serving.policies.slo import SloPolicy
+from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
@@ -216,6 +217,7 @@ async def world(
     max_calls: int = 8,
     options: CallOptions | None = None,
     turn_detector: TurnDetector | None = None,
+    prompt_cache: PromptCache | None = None,
 ) -> AsyncGenerator[World, None]:
     asr = ScriptedRecognizer(script, final_delay_s=asr_delay_s, partial_delay_s=0.05)
     llm = ScriptedLanguageModel(ScriptedOptions(lines=lines or {}))
@@ -232,6 +234,7 @@ async def world(
         clock=TestClock(),
         context_tokens=llm.context_tokens,
         turn_judge=TurnJudge(turn_detector) if turn_detector is not None else None,
+        prompt_cache=prompt_cache,
     )
     switchboard = Switchboard(engines, lambda _: chosen, store, options or CallOptions(), max_calls)
     async with anyio.create_task_group() as tasks:

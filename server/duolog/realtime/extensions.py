@@ -59,4 +59,5 @@ def turn_timings_message(event: TurnTimings) -> DuologTurnTimingsMessage:
         "cached_tokens": event.cached_tokens,
         "silence_wait_ms": event.silence_wait_ms,
         "speculation": event.speculation,
+        "answer_source": event.answer_source,
     }

@@ -422,6 +422,7 @@ class DuologTurnTimingsMessage(TypedDict):
     cached_tokens: int
     silence_wait_ms: int
     speculation: str | None
+    answer_source: str | None
 
 
 class DuologPongMessage(TypedDict):

@@ -18,6 +18,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from duolog.ports.errors import EngineError, EngineTimeout, EngineUnavailable
 from duolog.ports.tts import SpeechChunk, SpeechRequest, SpeechSynthesizer, Voice
+from duolog.serving.speech_cache import SpeechCache
 
 STALL_S = 10.0
 """An engine that gives nothing for so long has failed; a phrase takes a tenth of it on a slow machine."""
@@ -57,8 +58,11 @@ class _Job:
 class Synthesizer:
     """The scheduler over one engine. `run` must be running; everything happens in one event loop."""
 
-    def __init__(self, engine: SpeechSynthesizer, *, stall_s: float = STALL_S) -> None:
+    def __init__(
+        self, engine: SpeechSynthesizer, *, cache: SpeechCache | None = None, stall_s: float = STALL_S
+    ) -> None:
         self._engine = engine
+        self._cache = cache
         self._stall_s = stall_s
         self._queue: list[_Job] = []
         self._running: _Job | None = None
@@ -89,9 +93,28 @@ class Synthesizer:
     ) -> AsyncGenerator[SpeechChunk, None]:
         """The phrase's sound. `deadline` is loop time (`anyio.current_time`) in seconds.
 
-        Closing or cancelling takes the phrase out of the queue, or stops the engine's work for it at once.
+        A phrase that is remembered comes at once, and the engine is not asked. Closing or cancelling takes the phrase
+        out of the queue, or stops the engine's work for it at once.
         Raises EngineError: the engine's own, EngineTimeout where it stalls, EngineUnavailable where `run` has ended.
         """
+        key = self._cache.key(request, self.voices()) if self._cache is not None else None
+        remembered = await self._cache.find(key) if self._cache is not None and key is not None else None
+        for chunk in remembered or ():
+            yield chunk
+        if remembered is not None:
+            return
+        spoken = []
+        async with aclosing(self._synthesize(session_id, request, first=first, deadline=deadline)) as chunks:
+            async for chunk in chunks:
+                if key is not None:
+                    spoken.append(chunk)
+                yield chunk
+        if self._cache is not None and key is not None:
+            self._cache.keep(key, spoken)
+
+    async def _synthesize(
+        self, session_id: str, request: SpeechRequest, *, first: bool, deadline: float
+    ) -> AsyncGenerator[SpeechChunk, None]:
         if self._closed:
             raise _shut_down()
         send, receive = anyio.create_memory_object_stream[SpeechChunk](MAX_UNREAD_CHUNKS)

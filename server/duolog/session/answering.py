@@ -1,4 +1,4 @@
-"""Makes one answer: model → phrases → voice → client, three stages that run at once.
+"""Makes one answer: model (or its memory) → phrases → voice → client, three stages that run at once.
 
     compose ──phrases──▶ voice ──pieces──▶ deliver
                                              └── waits until the turn is committed
@@ -23,7 +23,8 @@ from duolog.audio.resample import Resampler
 from duolog.ports.errors import EngineError, Overloaded
 from duolog.ports.llm import FinishReason, GenerationEnd, TextDelta, TokenUsage
 from duolog.ports.tts import SpeechChunk, SpeechRequest, WordTiming
-from duolog.serving.batcher import Admitted, Batcher, BatcherRequest
+from duolog.serving.batcher import Admitted, BatcherRequest
+from duolog.serving.prompt_cache import AnswerSource, Recalled
 from duolog.serving.synthesizer import Synthesizer
 from duolog.session.config import Modality
 from duolog.session.events import ResponseStatus
@@ -43,6 +44,9 @@ PIECES_AHEAD = 4
 """Synthesised phrases that may wait for the turn to be committed or the client to read."""
 SOUND_AHEAD_S = 8.0
 """Sound a client may hold unplayed before the next phrase is synthesised: an interruption wastes no more."""
+
+MODEL = "model"
+"""`Turn.answer_source` of an answer that was made for this turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,12 @@ class Answer:
     """The making of one answer. Use once."""
 
     def __init__(
-        self, turn: Turn, response: Response, style: VoiceStyle, batcher: Batcher, synthesizer: Synthesizer
+        self, turn: Turn, response: Response, style: VoiceStyle, source: AnswerSource, synthesizer: Synthesizer
     ) -> None:
         self._turn = turn
         self._response = response
         self._style = style
-        self._batcher = batcher
+        self._source = source
         self._synthesizer = synthesizer
         self._usage = TokenUsage()
         self._finish: FinishReason | None = None
@@ -135,11 +139,14 @@ class Answer:
         if request is None:
             yield self._turn.spoken_text or ""
             return
-        async with aclosing(self._batcher.generate(request)) as stream:
+        async with aclosing(self._source.generate(request)) as stream:
             async for part in stream:
                 now = anyio.current_time()
                 if isinstance(part, Admitted):
                     marks.admitted = now
+                    self._turn.answer_source = MODEL
+                elif isinstance(part, Recalled):
+                    self._turn.answer_source = part.level.value
                 elif isinstance(part, TextDelta):
                     marks.first_token = marks.first_token or now
                     yield part.text

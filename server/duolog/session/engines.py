@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from duolog.ports.clock import WallClock
 from duolog.ports.vad import VoiceActivityDetectorFactory
 from duolog.serving.batcher import Batcher
+from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
@@ -27,6 +28,8 @@ class Engines:
     """Of the chat model, prompt and answer together."""
     turn_judge: TurnJudge | None = None
     """None: no end-of-turn model; turns end by the text and the silence."""
+    prompt_cache: PromptCache | None = None
+    """None: every answer is made."""
 
 
 @dataclass(frozen=True, slots=True)

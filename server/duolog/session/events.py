@@ -280,6 +280,8 @@ class TurnTimings:
     """The endpointing delay that was waited by design."""
     speculation: str | None = None
     """`used`, `wasted` or None."""
+    answer_source: str | None = None
+    """`model`; `memory` or `redis`: the answer was remembered, and no engine was asked."""
 
 
 @dataclass(frozen=True, slots=True)

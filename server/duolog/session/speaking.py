@@ -11,7 +11,8 @@ from duolog.ports.errors import EngineRejected
 from duolog.ports.llm import ChatMessage, GenerationRequest, PromptEnd
 from duolog.ports.voice_choice import voice_for
 from duolog.serving.batcher import BatcherRequest, RequestClass
-from duolog.session.answering import Answer, VoiceStyle
+from duolog.serving.prompt_cache import AnswerSource, RememberingSource
+from duolog.session.answering import MODEL, Answer, VoiceStyle
 from duolog.session.context import CallContext, new_id
 from duolog.session.events import CallErrorRaised, ResponseStatus, TurnTimings
 from duolog.session.listening import Utterance
@@ -49,7 +50,7 @@ class Speaking:
             apology=self._context.persona.apology,
             has_word_timings=self._has_word_timings(voice),
         )
-        answer = Answer(turn, turn.response, style, engines.batcher, engines.synthesizer)
+        answer = Answer(turn, turn.response, style, self._source(), engines.synthesizer)
         request = None if turn.spoken_text is not None else self._request(turn, turn.response, max_tokens)
         try:
             outcome = await answer.run(
@@ -60,11 +61,17 @@ class Speaking:
                 self._on_audible,
             )
         finally:
-            if request is not None and turn.marks.first_token is None:
+            if request is not None and (turn.marks.first_token is None or turn.answer_source != MODEL):
                 self._prefilling.final_failed(request.generation.prompt_ids)
         if turn.transcript is None and turn.utterance is not None:
             return replace(outcome, status=ResponseStatus.FAILED, error="The user's speech could not be transcribed.")
         return outcome
+
+    def _source(self) -> AnswerSource:
+        engines, persona = self._context.engines, self._context.persona
+        if engines.prompt_cache is None or not persona.allows_cache(self._context.config.sampling):
+            return engines.batcher
+        return RememberingSource(engines.batcher, engines.prompt_cache, persona.id, persona.version)
 
     def _has_word_timings(self, voice: str) -> bool:
         """Also of the voices that stand in where this one lacks a language."""
@@ -123,4 +130,5 @@ class Speaking:
             cached_tokens=outcome.usage.cached_tokens,
             silence_wait_ms=turn.silence_wait_ms,
             speculation="used" if turn.speculative else None,
+            answer_source=turn.answer_source,
         )

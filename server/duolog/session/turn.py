@@ -69,6 +69,8 @@ class Turn:
     ended: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     transcript_published: bool = False
+    answer_source: str | None = None
+    """`model`, or the level of the cache the answer came from; None: not known yet, or a fixed text."""
 
     def cancel(self, why: TurnEnd) -> None:
         """End it early; the first reason stands."""

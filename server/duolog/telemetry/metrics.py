@@ -138,6 +138,18 @@ KV_CACHE_UTILIZATION = Gauge(
     "kv_cache_utilization_ratio", "Share of the KV cache in use by running requests.", ["replica"], registry=REGISTRY
 )
 
+# Caches
+CACHE_LOOKUPS = Counter(
+    "duolog_cache_lookups", "Looks into a cache, by where it was found.", ["cache", "result"], registry=REGISTRY
+)
+CACHE_BYTES = Gauge("duolog_cache_bytes", "Memory of a cache in this process.", ["cache"], registry=REGISTRY)
+STORE_SKIPPED = Counter(
+    "duolog_store_skipped", "Commands not sent because the store is down or slow.", ["user"], registry=REGISTRY
+)
+REPEATS = Counter(
+    "duolog_repeats", "Requests that came again under the same key.", ["kind", "outcome"], registry=REGISTRY
+)
+
 # KV pins
 PIN_SESSIONS = Gauge("kv_pin_sessions", "Sessions whose KV blocks are kept warm.", ["replica"], registry=REGISTRY)
 PIN_TOKENS = Gauge("kv_pin_tokens", "Tokens of the kept sessions' distinct blocks.", ["replica"], registry=REGISTRY)
