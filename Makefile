@@ -120,6 +120,11 @@ bench-pins: setup-dev ## sessions kept warm against the cache alone, and a repli
 	$(BIN)/python -m benchmarks.pins kept
 	$(BIN)/python -m benchmarks.pins kill
 
+.PHONY: bench-load
+bench-load: setup-dev ## how many calls hold, what twice as many do, and whether the server comes back
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.overload
+
 .PHONY: doctor
 doctor: setup ## look at every part of the installation and say how to mend it
 	@$(BIN)/duolog doctor

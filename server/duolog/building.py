@@ -146,7 +146,7 @@ def _recognizer(settings: Settings, store: ModelStore, cores: CoreMap) -> Speech
     if settings.asr.engine is SpeechEngine.SCRIPTED:
         from duolog.adapters.scripted_asr import ScriptedRecognizer  # noqa: PLC0415
 
-        return ScriptedRecognizer()
+        return ScriptedRecognizer(remembers=False)
     from duolog.adapters.faster_whisper_asr import FasterWhisperRecognizer  # noqa: PLC0415
 
     def whisper(folder: Path) -> SpeechRecognizer:
@@ -194,7 +194,7 @@ def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
     if llm.engine is LlmEngine.SCRIPTED:
         from duolog.adapters.scripted_llm import ScriptedLanguageModel, ScriptedOptions  # noqa: PLC0415
 
-        return ScriptedLanguageModel(ScriptedOptions(first_token_s=0, token_s=0))
+        return ScriptedLanguageModel(ScriptedOptions(first_token_s=0, token_s=0, remembers=False))
     models = {replica_id(url): _server_model(settings, store, url) for url in settings.llm_urls}
     return ReplicatedLanguageModel(models) if len(models) > 1 else next(iter(models.values()))
 
@@ -257,7 +257,8 @@ def _synthesizer(settings: Settings, store: ModelStore, cores: CoreMap) -> Speec
         from duolog.adapters.scripted_tts import ScriptedSynthesizer  # noqa: PLC0415
         from duolog.ports.tts import Voice  # noqa: PLC0415
 
-        return ScriptedSynthesizer((Voice("joe", ("en", "zh"), 24_000, has_word_timings=True),))
+        voice = Voice("joe", ("en", "zh"), 24_000, has_word_timings=True)
+        return ScriptedSynthesizer((voice,), remembers=False)
     embedded = store.manifest.profile(settings.profile).tts
     voices = {embedded: store.path(embedded), **settings.tts.voices}
     # Imported last: it takes seconds, and a missing model is told at once.

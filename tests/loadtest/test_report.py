@@ -65,7 +65,9 @@ def report_of(calls: Sequence[CallRecord], search: Search | None = None, **profi
 
 def searched(holds: int | None, *, bounded: bool = True) -> LoadReport:
     good, bad = figures_of([call(0, *(answered(n, 500.0) for n in range(20)))]), figures_of([call(0, missed(0))])
-    steps = (SearchStep(4, True, good), SearchStep(8, False, bad)) if holds else (SearchStep(1, False, bad),)
+    window = Window("4 calls", 4.0, 100.0)
+    held, broke = SearchStep(4, True, good, window), SearchStep(8, False, bad, window)
+    steps = (broke, held) if holds else (broke,)
     return report_of(mixed(), Search(Goal("p99", 1_000), steps, holds, bounded))
 
 

@@ -52,9 +52,15 @@ class ScriptedRecognizer:
     """Deterministic `SpeechRecognizer`; `fail_next` and `stall_next` script what goes wrong."""
 
     def __init__(
-        self, script: Script = count_aloud, *, final_delay_s: float = 0.0, partial_delay_s: float = 0.0
+        self,
+        script: Script = count_aloud,
+        *,
+        final_delay_s: float = 0.0,
+        partial_delay_s: float = 0.0,
+        remembers: bool = True,
     ) -> None:
-        """Delays are of one batch, whatever its size."""
+        """Delays are of one batch, whatever its size. `remembers`: keep what was asked, for tests to look at."""
+        self._remembers = remembers
         self._script = script
         self._final_delay_s = final_delay_s
         self._partial_delay_s = partial_delay_s
@@ -73,7 +79,8 @@ class ScriptedRecognizer:
         self._faults.append(None)
 
     async def transcribe(self, requests: Sequence[TranscriptionRequest]) -> list[Transcript]:
-        self.batches.append(tuple(requests))
+        if self._remembers:
+            self.batches.append(tuple(requests))
         self.running += 1
         try:
             partial = all(request.partial for request in requests)

@@ -62,6 +62,8 @@ class ScriptedOptions:
     prefill_token_s: float = 0.0
     """For each prompt token that is not cached; the prompts of all requests take turns, a step at a time."""
     context_tokens: int = 2048
+    remembers: bool = True
+    """Keep what was asked, for tests to look at."""
 
 
 BLOCK_TOKENS = 32
@@ -94,7 +96,8 @@ class ScriptedLanguageModel:
         return self._options.context_tokens
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[TextDelta | GenerationEnd, None]:
-        (self.prefills if request.prefill else self.requests).append(request)
+        if self._options.remembers:
+            (self.prefills if request.prefill else self.requests).append(request)
         self.running += 1
         try:
             line = Line("") if request.prefill else self._line(request.messages)

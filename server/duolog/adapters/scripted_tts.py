@@ -28,9 +28,18 @@ class ScriptedSynthesizer:
     """Deterministic `SpeechSynthesizer`; `fail_next` and `stall_next` script what goes wrong."""
 
     def __init__(
-        self, voices: tuple[Voice, ...] = (SCRIPTED_VOICE,), *, delay_s: float = 0.0, chunk_delay_s: float = 0.0
+        self,
+        voices: tuple[Voice, ...] = (SCRIPTED_VOICE,),
+        *,
+        delay_s: float = 0.0,
+        chunk_delay_s: float = 0.0,
+        remembers: bool = True,
     ) -> None:
-        """`delay_s`: until the first chunk; `chunk_delay_s`: before each later one (a chunk is 200 ms of sound)."""
+        """`delay_s`: until the first chunk; `chunk_delay_s`: before each later one (a chunk is 200 ms of sound).
+
+        `remembers`: keep what was asked, for tests to look at.
+        """
+        self._remembers = remembers
         self._voices = {voice.id: voice for voice in voices}
         self._delay_s = delay_s
         self._chunk_delay_s = chunk_delay_s
@@ -62,7 +71,8 @@ class ScriptedSynthesizer:
         if voice is None:
             known = ", ".join(sorted(self._voices))
             raise EngineRejected(f"There is no voice {request.voice!r}; choose one of: {known}.", engine="tts")
-        self.requests.append(request)
+        if self._remembers:
+            self.requests.append(request)
         self.running += 1
         try:
             await anyio.sleep(self._delay_s)

@@ -9,7 +9,7 @@ import anyio
 from duolog.loadtest.call_plan import Playwright
 from duolog.loadtest.failures import CallRefused
 from duolog.loadtest.limit_search import Goal, LimitSearch
-from duolog.loadtest.load_figures import LoadFigures
+from duolog.loadtest.load_figures import LoadFigures, Window
 from duolog.loadtest.load_run import LoadResult, Stage, run_load
 from duolog.loadtest.outcomes import CallRecord
 from duolog.loadtest.profile import LoadProfile, Phase
@@ -17,6 +17,8 @@ from duolog.loadtest.server_figures import ServerFigures, server_figures
 
 KEY_CODES = {"invalid_api_key", "origin_not_allowed", "http_401", "http_403", "beta_api_shape_disabled"}
 """Refusals that every further call would get, too."""
+WARM_UP_CALLS = 1.25
+"""Length of a warm-up, in mean calls: after it the longer calls, too, begin to end as fast as new ones arrive."""
 REST_S = 3.0
 """Between two levels of a search."""
 
@@ -26,6 +28,8 @@ class SearchStep:
     calls: int
     held: bool
     figures: LoadFigures
+    window: Window
+    """When it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,15 @@ class Search:
     """The most calls at once for which the goal held."""
     bounded: bool
     """The next level was seen to break it; False: the profile's bounds ended the search."""
+
+    @property
+    def shown(self) -> SearchStep | None:
+        """The step that the report is about: the most calls that held, else the first."""
+        best = [step for step in self.steps if step.held and step.calls == self.holds]
+        return next(iter(best or self.steps), None)
+
+    def by_calls(self) -> list[SearchStep]:
+        return sorted(self.steps, key=lambda step: step.calls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +63,13 @@ class LoadReport:
     server: ServerFigures | None
     mean_call_s: float
     notes: tuple[str, ...]
+
+    @property
+    def windows(self) -> list[Window]:
+        """The stretches that `figures` are of."""
+        if self.search is not None:
+            return [] if self.search.shown is None else [self.search.shown.window]
+        return [window for window in self.result.windows if window.counts]
 
     @property
     def measured(self) -> bool:
@@ -101,28 +121,22 @@ async def search_limit(stage: Stage, playwright: Playwright, profile: LoadProfil
             break
         figures = result.figures()
         held = goal.holds(figures, profile.search.refused_share)
-        steps.append(SearchStep(level, held, figures))
+        steps.append(SearchStep(level, held, figures, whole.windows[-1]))
         search.record(level, held=held)
         stage.say(f"  {level} calls: {goal} {'holds' if held else 'does not hold'} ({_seen(goal, figures)})")
         await _rest(stage)
     found = Search(goal, tuple(steps), search.holds, search.bounded)
     server = server_figures(before, await stage.look(), whole.samples)
-    figures = _figures_of(found, whole)
+    figures = whole.figures() if found.shown is None else found.shown.figures
     return LoadReport(profile, whole, figures, found, server, playwright.mean_call_s, ())
 
 
 def level_phases(level: float, mean_call_s: float, step_s: float) -> tuple[Phase, ...]:
-    """One call's length until as many are on the line, then the stretch that counts."""
+    """A warm-up until as many are on the line, then the stretch that counts."""
     return (
-        Phase(f"to {level:g}", max(1.0, mean_call_s), level, counts=False),
+        Phase(f"to {level:g}", max(1.0, WARM_UP_CALLS * mean_call_s), level, counts=False),
         Phase(f"{level:g} calls", step_s, level),
     )
-
-
-def _figures_of(search: Search, whole: LoadResult) -> LoadFigures:
-    best = [step.figures for step in search.steps if step.calls == search.holds and step.held]
-    first = [step.figures for step in search.steps[:1]]
-    return (best or first or [whole.figures()])[-1]
 
 
 def _append(whole: LoadResult, result: LoadResult) -> None:

@@ -80,16 +80,13 @@ def tail_plot(histogram: LatencyHistogram) -> str:
 
 def search_plot(search: Search) -> str:
     """What the goal looks at, at each level that was tried, and the line it must stay below."""
-    seen = [(step, search.goal.seen(step.figures.latency_ms)) for step in search.steps]
+    seen = [(step, search.goal.seen(step.figures.latency_ms)) for step in search.by_calls()]
     highest = max([search.goal.limit_ms, *(value for _, value in seen if value is not None)])
     ticks = nice_ticks(min(highest, 3 * search.goal.limit_ms) * HEADROOM)
     calls = nice_ticks(max(step.calls for step in search.steps) * HEADROOM) if search.steps else [0.0, 1.0]
     frame = Frame(HALF, 260, 0.0, calls[-1], ticks[-1])
     limit_y = frame.y(search.goal.limit_ms)
-    line = path(
-        [(frame.x(step.calls), frame.y(value)) for step, value in sorted(seen, key=lambda one: one[0].calls) if value],
-        "tail-line thin",
-    )
+    line = path([(frame.x(step.calls), frame.y(value)) for step, value in seen if value is not None], "tail-line thin")
     marks = [y_axis(frame, ticks, "ms"), x_axis(frame, [(value, number(value)) for value in calls], "calls at once")]
     marks += [path([(frame.left, limit_y), (frame.width - frame.right, limit_y)], "limit"), line]
     for step, value in seen:

@@ -92,7 +92,7 @@ class SearchPlan:
     first_calls: Annotated[int, Field(ge=1)] = 1
     most_calls: Annotated[int, Field(ge=1, le=2_000)] = 64
     step_s: Annotated[float, Field(gt=0, le=3_600)] = 60
-    """Measured at each level, after one call's length of warm-up."""
+    """Measured at each level, after a warm-up of a call's length and a quarter."""
     most_steps: Annotated[int, Field(ge=1, le=30)] = 9
     refused_share: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Calls that may be refused at a level that holds."""

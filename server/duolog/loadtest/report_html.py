@@ -103,9 +103,8 @@ def _lead(report: LoadReport) -> str:
 
 
 def _plots(report: LoadReport) -> dict[str, Markup]:
-    counted = [window for window in report.result.windows if window.counts]
     turns = [turn for call in report.result.calls for turn in call.turns]
-    inside = [turn for turn in turns if any(window.holds(turn.end_s) for window in counted)]
+    inside = [turn for turn in turns if any(window.holds(turn.end_s) for window in report.windows)]
     drawn = {
         "waits": waits_plot(report.result, WIDE),
         "waits_narrow": waits_plot(report.result, NARROW),
@@ -124,7 +123,7 @@ def _plots(report: LoadReport) -> dict[str, Markup]:
 def _rows(report: LoadReport) -> list[tuple[str, bool, LoadFigures]]:
     """Name, whether it counts or held, figures."""
     if report.search is not None:
-        return [(f"{step.calls} calls", step.held, step.figures) for step in report.search.steps]
+        return [(f"{step.calls} calls", step.held, step.figures) for step in report.search.by_calls()]
     return [(window.name, window.counts, figures) for window, figures in report.result.by_window()]
 
 

@@ -50,7 +50,7 @@ def figure_fields(figures: LoadFigures) -> dict[str, object]:
 
 
 def _counts(report: LoadReport, turn: TurnOutcome) -> bool:
-    return any(window.counts and window.holds(turn.end_s) for window in report.result.windows)
+    return any(window.holds(turn.end_s) for window in report.windows)
 
 
 def _search_fields(search: Search) -> dict[str, object]:
@@ -59,7 +59,8 @@ def _search_fields(search: Search) -> dict[str, object]:
         "holds_calls": search.holds,
         "bounded": search.bounded,
         "steps": [
-            {"calls": step.calls, "held": step.held, "figures": figure_fields(step.figures)} for step in search.steps
+            {"calls": step.calls, "held": step.held, "figures": figure_fields(step.figures)}
+            for step in search.by_calls()
         ],
     }
 

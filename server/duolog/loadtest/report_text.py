@@ -19,7 +19,9 @@ def report_table(report: LoadReport) -> str:
     ]
     rows = [_row(name, figures) for name, figures in named] if report.search is None else []
     if report.search is not None:
-        rows = [_row(f"{step.calls} calls{'' if step.held else ' ✗'}", step.figures) for step in report.search.steps]
+        rows = [
+            _row(f"{step.calls} calls{'' if step.held else ' ✗'}", step.figures) for step in report.search.by_calls()
+        ]
     if len(rows) != 1 and report.search is None:
         rows.append(_row("all that counts", report.figures))
     lines = [*aligned([HEAD, *rows]), "", *_notes(report)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit, urlunsplit
@@ -89,11 +91,17 @@ def metrics_url(url: str) -> str:
 async def scrape(url: str) -> Scrape | None:
     """None where the server does not show its figures: a load test goes on without them."""
     try:
-        async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False, verify=_tls()) as client:
             answer = await client.get(metrics_url(url))
         return parse_scrape(answer.text) if answer.is_success else None
     except (httpx.HTTPError, ValueError):
         return None
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Made once: reading the certificates takes some 100 ms, and the callers share this loop."""
+    return httpx.create_ssl_context()
 
 
 def sample_of(seen: Scrape, at_s: float) -> ServerSample:
