@@ -31,6 +31,7 @@ from duolog.adapters.silero_vad import SileroVad
 from duolog.loadtest.audio_files import read_speech
 from duolog.ports.asr import Transcript, TranscriptionRequest
 from duolog.ports.vad import WINDOW_SAMPLES
+from duolog.session.gate import evidence_of
 from duolog.turns.activity import ActivityOptions, VoiceActivity
 from duolog.turns.hallucination import DropReason, Evidence, judge
 
@@ -117,14 +118,7 @@ def evidence_for(clip: Clip, transcript: Transcript) -> Evidence:
     padded = np.pad(clip.samples, (0, -len(clip.samples) % WINDOW_SAMPLES))
     for window in padded.reshape(-1, WINDOW_SAMPLES):
         activity.feed(vad.probability(window), WINDOW_SAMPLES)
-    return Evidence(
-        text=transcript.text,
-        voiced_ms=activity.voiced_ms,
-        audio_s=transcript.audio_s,
-        mean_logprob=transcript.mean_logprob,
-        no_speech_prob=transcript.no_speech_prob,
-        compression_ratio=transcript.compression_ratio,
-    )
+    return evidence_of(transcript, activity.voiced_ms)
 
 
 def errors(clip: Clip, text: str) -> Errors:

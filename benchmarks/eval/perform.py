@@ -47,9 +47,7 @@ async def _play(act: Act, sound: Sound, call: Call, performance: Performance) ->
         await call.pause(act.silence_ms / 1000)
         return
     first = len(call.sent) * FRAME_SAMPLES + (first_audible_sample(sound) or 0)
-    with anyio.move_on_after(0):
-        await call.say(sound, act.name)
-    turn = call.log.turns[-1]
+    turn = call.speak(sound, act.name)
     with anyio.move_on_after(len(sound) / 16_000 + EVENT_PATIENCE_S):
         while turn.last_voiced_s is None:  # noqa: ASYNC110 - rejected: the microphone offers a time and no event
             await anyio.sleep(TICK_S)

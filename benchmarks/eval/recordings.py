@@ -156,8 +156,7 @@ def _pauses_of(clip: PauseClip, events: Events, call: Call, first: int) -> Pause
 
 
 async def _speak(call: Call, samples: NDArray[np.int16]) -> None:
-    with anyio.move_on_after(0):
-        await call.say(samples, "clip")
+    call.speak(samples, "clip")
     await call.pause(len(samples) / RATE_HZ + SETTLE_S)
 
 

@@ -271,10 +271,6 @@ class CacheSettings:
     speech_ttl_s: Seconds = 86_400
     wait_ms: Annotated[float, Field(ge=0, le=100)] = 8
     """Longest wait of a turn for the store."""
-    repeat_ttl_s: Seconds = 600
-    """How long the result of a request is kept for its repetition."""
-    repeat_lock_s: Annotated[float, Field(ge=1, le=300)] = 10
-    """A server that has not renewed its lock on a request for this long has crashed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,10 +167,11 @@ def test_a_report_that_cannot_be_written(folder: Path) -> None:
 
 
 def test_ctrl_c_ends_it_with_a_report(folder: Path) -> None:
-    timer = threading.Timer(3.5, os.kill, (os.getpid(), signal.SIGINT))
+    (folder / "brisk.yaml").write_text(BRISK.replace("seconds: 3, calls: 3", "seconds: 60, calls: 3"))
+    timer = threading.Timer(5, os.kill, (os.getpid(), signal.SIGINT))
     with listening(Manner.ANSWERS) as server:
         timer.start()
-        result = run(folder, server.url, "--calls", "3", "--seconds", "60")
+        result = run(folder, server.url)
         timer.join()
     assert result.exit_code == 130, result.output
     assert "Stopping: the calls hang up, the report follows." in result.stderr

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.pure
         ("1,000", "one thousand"),
         ("-5 degrees", "minus five degrees"),
         ("007", "zero zero seven"),
+        ("0_ and x_1", "zero and x one"),
         ("$5", "five dollars"),
         ("$1.01", "one dollar and one cent"),
         ("$0.50", "fifty cents"),

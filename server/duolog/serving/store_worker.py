@@ -1,4 +1,4 @@
-"""The tasks that talk to the store for caches and idempotency keys, so that no turn ever does.
+"""The tasks that talk to the store for caches, so that no turn ever does.
 
 Who needs an answer waits a few milliseconds for it and then goes on without. A store that fails or hangs is left alone
 for a while: nobody waits for it at all, and what was to be written is not.

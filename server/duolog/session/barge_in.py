@@ -17,8 +17,9 @@ from anyio.abc import TaskGroup
 from duolog.ports.asr import Transcript, TranscriptionRequest
 from duolog.ports.errors import EngineError
 from duolog.session.context import CallContext
+from duolog.session.gate import evidence_of
 from duolog.session.listening import Utterance
-from duolog.turns.hallucination import MIN_VOICED_MS, Evidence, judge
+from duolog.turns.hallucination import MIN_VOICED_MS, judge
 from duolog.turns.overlap import Overlap, judge_overlap
 
 log = structlog.get_logger(__name__)
@@ -111,15 +112,7 @@ class BargeIn:
         self._judge(self._overlap(transcript, utterance), voiced_ms)
 
     def _overlap(self, transcript: Transcript, utterance: Utterance) -> Overlap:
-        evidence = Evidence(
-            text=transcript.text,
-            voiced_ms=utterance.voiced_ms,
-            audio_s=transcript.audio_s,
-            mean_logprob=transcript.mean_logprob,
-            no_speech_prob=transcript.no_speech_prob,
-            compression_ratio=transcript.compression_ratio,
-        )
-        if judge(evidence) is not None:
+        if judge(evidence_of(transcript, utterance.voiced_ms)) is not None:
             return Overlap.NOISE
         said = self._context.playbacks.said_around_now(SAID_BEFORE_S, SAID_AFTER_S)
         return judge_overlap(transcript.text, said, warming_up=self.warming_up)

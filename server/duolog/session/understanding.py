@@ -14,13 +14,14 @@ from duolog.ports.asr import SAMPLE_RATE_HZ, Transcript, TranscriptionRequest
 from duolog.ports.errors import EngineError
 from duolog.session.context import CallContext
 from duolog.session.events import ItemDeleted, TranscriptCompleted, TranscriptDelta, TranscriptFailed
+from duolog.session.gate import evidence_of
 from duolog.session.listening import Utterance
 from duolog.session.prefilling import Prefilling
 from duolog.session.turn import Turn
 from duolog.telemetry import metrics
 from duolog.turns.agreement import StableWords
 from duolog.turns.conversation import UnknownItem
-from duolog.turns.hallucination import Evidence, judge
+from duolog.turns.hallucination import judge
 
 log = structlog.get_logger(__name__)
 
@@ -137,15 +138,7 @@ class Understanding:
             self._context.outbox.put(ItemDeleted(item_id))
 
     def _gate(self, transcript: Transcript, utterance: Utterance) -> Transcript:
-        evidence = Evidence(
-            text=transcript.text,
-            voiced_ms=utterance.voiced_ms,
-            audio_s=transcript.audio_s,
-            mean_logprob=transcript.mean_logprob,
-            no_speech_prob=transcript.no_speech_prob,
-            compression_ratio=transcript.compression_ratio,
-        )
-        reason = judge(evidence)
+        reason = judge(evidence_of(transcript, utterance.voiced_ms))
         if reason is None:
             return transcript
         metrics.DROPS.labels("transcript", reason.value).inc()

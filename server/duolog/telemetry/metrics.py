@@ -146,9 +146,6 @@ CACHE_BYTES = Gauge("duolog_cache_bytes", "Memory of a cache in this process.", 
 STORE_SKIPPED = Counter(
     "duolog_store_skipped", "Commands not sent because the store is down or slow.", ["user"], registry=REGISTRY
 )
-REPEATS = Counter(
-    "duolog_repeats", "Requests that came again under the same key.", ["kind", "outcome"], registry=REGISTRY
-)
 
 # KV pins
 PIN_SESSIONS = Gauge("kv_pin_sessions", "Sessions whose KV blocks are kept warm.", ["replica"], registry=REGISTRY)

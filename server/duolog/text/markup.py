@@ -52,6 +52,8 @@ _EMPHASIS = (
     re.compile(r"(?<!\w)_(?=\S)([^_\n]+?)(?<=\S)_(?!\w)"),
 )
 _LEFT_OVER = re.compile(r"\*\*+|~~+|`+|(?<!\w)__+|__+(?!\w)|(?<![\w\s])\*(?=\s|$)|(?:(?<=\s)|^)\*(?=[^\W\d])")
+_LINE_AT_FIGURE = re.compile(r"(?<=\d)_+|_+(?=\d)")
+"""To the rules for figures an underscore is a letter: the figure beside it would stay one."""
 _EMOTICON = re.compile(
     r"(?<!\S)(?:[:;=8][-o']?[()DPpOo3/|\\*]|[xX]D|\^_*\^|[-¬]_+[-¬]|<3|:[a-z][a-z0-9_+-]{1,30}:|¯\\+_*\(ツ\)_*/¯)(?=\s|$|[.,!?])"
 )
@@ -94,7 +96,7 @@ def plain(text: AlignedText, language: str) -> AlignedText:
         text = text.sub(_TABLE_EDGE, "").sub(_TABLE_CELL, ", ")
     for pattern in _EMPHASIS:
         text = text.sub(pattern, lambda match: match.span(1))
-    text = text.sub(_LEFT_OVER, "").sub(_OPTION, _option)
+    text = text.sub(_LEFT_OVER, "").sub(_LINE_AT_FIGURE, " ").sub(_OPTION, _option)
     return text.sub(_EMOJI, "").sub(_ARROWS, ", ")
 
 

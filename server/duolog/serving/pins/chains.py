@@ -14,7 +14,8 @@ from hashlib import sha256
 
 import cbor2
 
-TokenIds = tuple[int, ...]
+from duolog.serving.token_ids import TokenIds
+
 _LOW_64_BITS = (1 << 64) - 1
 
 
