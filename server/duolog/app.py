@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
-from duolog.building import Adapters, build_adapters, build_batcher, build_caches, pin_options
+from duolog.building import Adapters, build_adapters, build_batcher, build_caches, guard_options, pin_options
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError, EngineUnavailable, ModelMissing
@@ -26,6 +26,9 @@ from duolog.realtime.drain import Drain
 from duolog.realtime.ports import AppPorts, ClientOptions, PartHealth, PersonaSummary, WireLimits
 from duolog.realtime.routes import build_app
 from duolog.realtime.server import server_config
+from duolog.serving.guard import Ladder
+from duolog.serving.guard_watch import GuardSources, GuardWatch
+from duolog.serving.load_limits import LimitOptions, LoadLimits
 from duolog.serving.pins.keeper import PinKeeper
 from duolog.serving.pins.observed_engine import ObservedEngine
 from duolog.serving.pins.placement import PinnedPlacement
@@ -78,7 +81,15 @@ class Application:
         self._synthesizer = Synthesizer(self._adapters.tts, cache=self._caches.speech)
         self._pins = PinnedPlacement(self._adapters.replicas, pin_options(settings))
         self._batcher = build_batcher(settings, ObservedEngine(self._adapters.llm, self._pins), self._pins)
-        self._pin_keeper = PinKeeper(self._pins, self._batcher, self._adapters.pin_sources)
+        guard = settings.guard
+        self._limits = LoadLimits(LimitOptions(guard.short_answer_tokens, guard.retry_after_s))
+        self._pin_keeper = PinKeeper(self._pins, self._batcher, self._adapters.pin_sources, self._limits)
+        self._guard = GuardWatch(
+            Ladder(guard_options(settings)),
+            self._limits,
+            GuardSources(self._adapters.memory, self._adapters.gpus, self._pins.kv_usage, self._queue_ages),
+            self._recognizer.stretch_partials,
+        )
         self._writer = SessionWriter(self._adapters.store)
         self._switchboard: Switchboard | None = None
         self._clock = SystemClock()
@@ -121,6 +132,7 @@ class Application:
             for adapter in (self._adapters.asr, self._adapters.tts, self._adapters.llm, self._adapters.store):
                 stack.push_async_callback(adapter.aclose)
             stack.push_async_callback(self._caches.store.aclose)
+            stack.push_async_callback(self._adapters.gpus.aclose)
             for source in (self._adapters.pin_sources.monitor, self._adapters.pin_sources.store):
                 if source is not None:
                     stack.push_async_callback(source.aclose)
@@ -148,6 +160,7 @@ class Application:
         tasks.start_soon(self._pin_keeper.run)
         tasks.start_soon(self._caches.worker.run)
         tasks.start_soon(self._watch_store)
+        tasks.start_soon(self._guard.run)
         tasks.start_soon(self._export_queues)
 
     async def _warm_up_speech(self) -> None:
@@ -220,6 +233,13 @@ class Application:
             metrics.ENGINE_QUEUE.labels("tts").set(self._synthesizer.waiting)
             await anyio.sleep(1)
 
+    def _queue_ages(self) -> dict[str, float]:
+        return {
+            **{klass.name.lower(): age_s for klass, age_s in self._batcher.oldest_wait_s().items()},
+            "transcript": self._recognizer.oldest_final_s(),
+            "phrase": self._synthesizer.oldest_first_phrase_s(),
+        }
+
     def _new_switchboard(self) -> Switchboard:
         detector = self._adapters.turn_detector
         engines = Engines(
@@ -232,6 +252,7 @@ class Application:
             context_tokens=self._adapters.llm.context_tokens,
             turn_judge=TurnJudge(detector) if detector is not None else None,
             prompt_cache=self._caches.prompts,
+            limits=self._limits,
         )
         options = CallOptions(
             prefix_padding_ms=self._settings.vad.prefix_padding_ms,
@@ -262,7 +283,8 @@ class Application:
 
     def _parts(self) -> dict[str, PartHealth]:
         parts = self._health.parts()
-        return {name: PartHealth(part.ready, part.detail, needed=name in NEEDED) for name, part in parts.items()}
+        told = {name: PartHealth(part.ready, part.detail, needed=name in NEEDED) for name, part in parts.items()}
+        return {**told, "load": PartHealth(ready=True, detail=self._guard.detail, needed=False)}
 
     def _persona(self, persona_id: str | None) -> Persona:
         return self._library.get(persona_id or self._settings.personas.default)

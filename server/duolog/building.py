@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from duolog.adapters.kv_events import KvEventsOptions, ZmqKvEvents
+from duolog.adapters.machine_memory import MemoryOfMachine
+from duolog.adapters.nvidia_monitor import NvidiaMonitor
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
 from duolog.adapters.redis_cache import RedisByteCache
 from duolog.adapters.redis_pins import RedisPinStore
@@ -25,11 +27,13 @@ from duolog.ports.asr import SpeechRecognizer
 from duolog.ports.cache import ByteCache
 from duolog.ports.errors import ModelMissing
 from duolog.ports.llm import LanguageModel
+from duolog.ports.machine import GpuMonitor, MachineMemory
 from duolog.ports.store import SessionStore
 from duolog.ports.tts import SpeechSynthesizer
 from duolog.ports.turn_detector import TurnDetector
 from duolog.ports.vad import VoiceActivityDetectorFactory
 from duolog.serving.batcher import Batcher, BatcherOptions
+from duolog.serving.guard import GuardOptions, Reading, Watermarks
 from duolog.serving.pins.keep_warm import KeepWarmOptions
 from duolog.serving.pins.keeper import PinSources
 from duolog.serving.pins.placement import PinOptions
@@ -65,6 +69,8 @@ class Adapters:
     replicas: tuple[str, ...]
     """Ids of the chat model's replicas."""
     pin_sources: PinSources
+    memory: MachineMemory
+    gpus: GpuMonitor
 
 
 def build_adapters(settings: Settings) -> Adapters:
@@ -80,6 +86,8 @@ def build_adapters(settings: Settings) -> Adapters:
         store=_session_store(settings),
         replicas=tuple(replica_id(url) for url in settings.llm_urls),
         pin_sources=_pin_sources(settings),
+        memory=MemoryOfMachine(),
+        gpus=NvidiaMonitor(),
     )
 
 
@@ -140,6 +148,19 @@ def build_batcher(settings: Settings, engine: LanguageModel, placement: Placemen
     predictor = ServiceTimePredictor()
     policy = make_policy(PolicyName(chosen.policy), options, predictor)
     return Batcher(engine, policy, BatcherOptions(max_queued=chosen.max_queued), placement, predictor)
+
+
+def guard_options(settings: Settings) -> GuardOptions:
+    guard = settings.guard
+    marks = {
+        Reading.MEMORY: Watermarks(guard.memory_warn, guard.memory_refuse),
+        Reading.KV_CACHE: Watermarks(guard.kv_warn, guard.kv_refuse),
+        Reading.QUEUE_AGE: Watermarks(guard.queue_warn_s, guard.queue_refuse_s),
+        Reading.LOOP_LAG: Watermarks(guard.lag_warn_s, guard.lag_refuse_s),
+    }
+    if guard.gpu_memory:
+        marks[Reading.GPU_MEMORY] = marks[Reading.MEMORY]
+    return GuardOptions(marks if guard.enabled else {}, guard.raise_s, guard.lower_s)
 
 
 def _recognizer(settings: Settings, store: ModelStore, cores: CoreMap) -> SpeechRecognizer:

@@ -274,6 +274,34 @@ class CacheSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardSettings:
+    enabled: bool = True
+    """False: load is shown and nothing is given up."""
+    memory_warn: Share = 0.80
+    """Of the machine or its cgroup."""
+    memory_refuse: Share = 0.85
+    kv_warn: Share = 0.80
+    """Of a replica's KV cache, held by running requests."""
+    kv_refuse: Share = 0.85
+    queue_warn_s: Seconds = 0.5
+    """Wait of an answer for the model, of an utterance for the recognizer, of a first phrase for the voice."""
+    queue_refuse_s: Seconds = 1.5
+    lag_warn_s: Seconds = 0.05
+    """How late the event loop is, over about a second."""
+    lag_refuse_s: Seconds = 0.2
+    gpu_memory: bool = False
+    """GPU memory counts like memory: only where nothing takes it in advance, as vLLM does."""
+    raise_s: Seconds = 0.8
+    """Pressure that lasts so long is answered by one step more."""
+    lower_s: Seconds = 1.2
+    """Relief that lasts so long takes one step back."""
+    short_answer_tokens: Count = 40
+    """Under load an answer ends with the sentence that is running after so many tokens."""
+    retry_after_s: Seconds = 10
+    """What a refused caller is told."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessSettings:
     ready_timeout_s: Seconds = 300
     """A child that is not ready by then has failed."""
@@ -312,6 +340,7 @@ class Settings:
     batcher: BatcherSettings = field(default_factory=BatcherSettings)
     pins: PinSettings = field(default_factory=PinSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
+    guard: GuardSettings = field(default_factory=GuardSettings)
     processes: ProcessSettings = field(default_factory=ProcessSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
 
@@ -426,6 +455,7 @@ def _check(settings: Settings) -> None:
         )
     if settings.pins.events and len(settings.pins.events) != len(settings.llm_urls):
         raise ConfigurationError("`pins.events` needs one endpoint for each server of `llm.base_urls`, in their order.")
+    _check_guard(settings.guard)
     ports = {"server.port": server.port}
     for number, port in enumerate(settings.llm_ports, 1):
         ports["llm.port" if number == 1 else f"llm.port (replica {number})"] = port
@@ -435,3 +465,17 @@ def _check(settings: Settings) -> None:
         twin = next((other for other, taken in ports.items() if other != name and taken == port), None)
         if twin is not None:
             raise ConfigurationError(f"`{name}` and `{twin}` are both {port}; give each its own port.")
+
+
+def _check_guard(guard: GuardSettings) -> None:
+    for name, warn, refuse in (
+        ("memory_{}", guard.memory_warn, guard.memory_refuse),
+        ("kv_{}", guard.kv_warn, guard.kv_refuse),
+        ("queue_{}_s", guard.queue_warn_s, guard.queue_refuse_s),
+        ("lag_{}_s", guard.lag_warn_s, guard.lag_refuse_s),
+    ):
+        if warn >= refuse:
+            first, second = name.format("warn"), name.format("refuse")
+            raise ConfigurationError(
+                f"`guard.{first}` is {warn:g} and must be below `guard.{second}`, which is {refuse:g}; lower the first."
+            )

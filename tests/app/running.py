@@ -23,6 +23,7 @@ from duolog.app import Application
 from duolog.realtime.server import server_config
 from duolog.settings import (
     AsrSettings,
+    GuardSettings,
     LlmEngine,
     LlmSettings,
     PersonaSettings,
@@ -41,7 +42,7 @@ PATIENCE_S = 10.0
 
 
 def scripted(*, store: str = NOWHERE, llm: LlmSettings | None = None, **server: Any) -> Settings:
-    """Settings of a server whose engines are scripts."""
+    """Settings of a server whose engines are scripts, and which gives nothing up however busy the test machine is."""
     return Settings(
         server=replace(ServerSettings(), **server),
         personas=PersonaSettings(folder=ROOT / "configs" / "personas", reload=False),
@@ -50,6 +51,7 @@ def scripted(*, store: str = NOWHERE, llm: LlmSettings | None = None, **server: 
         llm=llm or LlmSettings(engine=LlmEngine.SCRIPTED),
         tts=TtsSettings(engine=SpeechEngine.SCRIPTED),
         store=StoreSettings(url=store),
+        guard=GuardSettings(enabled=False),
     )
 
 

@@ -26,6 +26,15 @@ def test_the_interval_stretches_with_cost_and_calls() -> None:
     assert cadence.interval_s(0.1) == pytest.approx(3.0)
 
 
+def test_under_load_partials_are_further_apart() -> None:
+    cadence = PartialCadence(0.4)
+    cadence.record(0.4, now=0.0)
+    cadence.stretch = 3.0
+    assert cadence.interval_s(0.0) == pytest.approx(3.0)
+    assert not cadence.may_start("a", 2.9, now=0.0)
+    assert cadence.may_start("a", 3.1, now=0.0)
+
+
 def test_calls_that_stopped_speaking_no_longer_count() -> None:
     cadence = PartialCadence(0.4)
     cadence.record(0.4, now=0.0)

@@ -17,6 +17,8 @@ from duolog.ports.llm import GenerationRequest, Sampling
 from duolog.ports.pin_store import PinRecord, Route
 from duolog.ports.replicas import BlocksRemoved, BlocksStored, EventsLost, KvEvent, ReplicaStats
 from duolog.serving.batcher import Batcher, BatcherRequest, RequestClass
+from duolog.serving.guard import GuardLevel
+from duolog.serving.load_limits import LoadLimits
 from duolog.serving.pins.chains import Chain
 from duolog.serving.pins.choice import OVERRIDE_TOKENS, Candidate, choose
 from duolog.serving.pins.keep_warm import Due, KeepWarm, KeepWarmOptions, TouchReason
@@ -229,7 +231,8 @@ class House:
         self.engine = ScriptedLanguageModel()
         self.pins = PinnedPlacement(("a", "b"), OPTIONS)
         self.batcher = Batcher(ObservedEngine(self.engine, self.pins), DirectPolicy(), placement=self.pins)
-        self.keeper = PinKeeper(self.pins, self.batcher, PinSources({}, monitor, store))
+        self.limits = LoadLimits()
+        self.keeper = PinKeeper(self.pins, self.batcher, PinSources({}, monitor, store), self.limits)
 
     async def turn(self, session: str, ids: tuple[int, ...] = LONG) -> None:
         request = GenerationRequest(f"r-{session}", (), Sampling(), session, prompt_ids=ids, prefill=True)
@@ -335,6 +338,22 @@ async def test_kept_sessions_are_touched_as_the_cache_moves_on() -> None:
         await settled()
         assert len(house.touches()) == 2
         assert house.pins.resident_tokens(house.pins.sessions["s1"]) == 320
+        tasks.cancel_scope.cancel()
+
+
+async def test_nobody_is_touched_under_load() -> None:
+    house = House(Store(), Monitor())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(house.keeper.run)
+        await settled()
+        await house.turn("s1")
+        house.limits.level = GuardLevel.NO_EXTRAS
+        apply_event(house.pins.replicas[house.pins.sessions["s1"].replica], BlocksStored(tuple(range(28))))
+        await settled()
+        assert house.touches() == []
+        house.limits.level = GuardLevel.NORMAL
+        await settled()
+        assert len(house.touches()) == 1
         tasks.cancel_scope.cancel()
 
 

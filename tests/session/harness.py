@@ -20,6 +20,7 @@ from duolog.personas import Endpointing, Persona, TurnTaking
 from duolog.ports.llm import Sampling
 from duolog.ports.turn_detector import TurnDetector
 from duolog.serving.batcher import Batcher
+from duolog.serving.load_limits import LoadLimits
 from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.recognizer import Recognizer
@@ -191,6 +192,8 @@ class World:
     store: MemorySessionStore
     writer: SessionWriter
     switchboard: Switchboard
+    recognizer: Recognizer
+    limits: LoadLimits
 
     @asynccontextmanager
     async def call(
@@ -224,6 +227,7 @@ async def world(
     tts = ScriptedSynthesizer(delay_s=tts_delay_s)
     store = MemorySessionStore(3_600)
     recognizer, synthesizer, writer = Recognizer(asr), Synthesizer(tts), SessionWriter(store)
+    limits = LoadLimits()
     chosen = one or persona()
     engines = Engines(
         recognizer=recognizer,
@@ -235,12 +239,13 @@ async def world(
         context_tokens=llm.context_tokens,
         turn_judge=TurnJudge(turn_detector) if turn_detector is not None else None,
         prompt_cache=prompt_cache,
+        limits=limits,
     )
     switchboard = Switchboard(engines, lambda _: chosen, store, options or CallOptions(), max_calls)
     async with anyio.create_task_group() as tasks:
         for service in (recognizer.run, synthesizer.run, writer.run):
             tasks.start_soon(service)
-        yield World(asr, llm, tts, store, writer, switchboard)
+        yield World(asr, llm, tts, store, writer, switchboard, recognizer, limits)
         tasks.cancel_scope.cancel()
 
 

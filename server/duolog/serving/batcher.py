@@ -183,6 +183,14 @@ class Batcher:
         finally:
             self._settle(ticket, outcome)
 
+    def oldest_wait_s(self) -> dict[RequestClass, float]:
+        """Of each class, how long the request waits that has waited longest; 0 where none does."""
+        now, oldest = anyio.current_time(), dict.fromkeys(RequestClass, 0.0)
+        for ticket in self._queue.values():
+            klass = ticket.queued.klass
+            oldest[klass] = max(oldest[klass], now - ticket.queued.arrived_at)
+        return oldest
+
     def snapshot(self) -> BatcherSnapshot:
         return BatcherSnapshot(
             arrived=self._arrived,

@@ -22,6 +22,8 @@ class PartialCadence:
     def __init__(self, core_share: float) -> None:
         """`core_share`: of one core, above 0, at most 1."""
         self._share = core_share
+        self.stretch = 1.0
+        """Partials are this many times as far apart as the share would let them; 1 or more."""
         self._cost_s = 0.0
         self._spent: deque[tuple[float, float]] = deque()
         self._asked_at: dict[str, float] = {}
@@ -29,7 +31,7 @@ class PartialCadence:
     def interval_s(self, now: float) -> float:
         """New audio a call must have before its next partial."""
         self._forget(now)
-        return max(MIN_NEW_AUDIO_S, max(1, len(self._asked_at)) * self._cost_s / self._share)
+        return self.stretch * max(MIN_NEW_AUDIO_S, max(1, len(self._asked_at)) * self._cost_s / self._share)
 
     def may_start(self, session_id: str, new_audio_s: float, now: float) -> bool:
         """Asked while the call's user speaks: is it this call's turn for a partial?"""

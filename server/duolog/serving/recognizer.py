@@ -35,6 +35,7 @@ class JobState(StrEnum):
 class _Job:
     session_id: str
     request: TranscriptionRequest
+    arrived_at: float = field(default_factory=anyio.current_time)
     state: JobState = JobState.WAITING
     transcript: Transcript | None = None
     error: EngineError | None = None
@@ -81,6 +82,15 @@ class Recognizer:
     def waiting(self) -> int:
         """Requests that wait for the engine."""
         return sum(job.state is JobState.WAITING for job in self._queue)
+
+    def stretch_partials(self, factor: float) -> None:
+        """From now on the captions of all calls are `factor` times as far apart as usual."""
+        self._cadence.stretch = factor
+
+    def oldest_final_s(self) -> float:
+        """How long the final that has waited longest waits for the engine; 0 where none does."""
+        waits = [job.arrived_at for job in self._queue if self._is_waiting_final(job)]
+        return anyio.current_time() - min(waits) if waits else 0.0
 
     def partial_interval_s(self) -> float:
         """New audio a call must have before its next partial, as things stand."""

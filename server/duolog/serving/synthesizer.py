@@ -43,6 +43,7 @@ class _Job:
     request: SpeechRequest = field(compare=False)
     chunks: MemoryObjectSendStream[SpeechChunk] = field(compare=False)
     scope: anyio.CancelScope = field(compare=False)
+    arrived_at: float = field(compare=False, default_factory=anyio.current_time)
     state: JobState = field(compare=False, default=JobState.WAITING)
     error: EngineError | None = field(compare=False, default=None)
 
@@ -74,6 +75,11 @@ class Synthesizer:
     def waiting(self) -> int:
         """Phrases that wait for the engine."""
         return sum(job.state is JobState.WAITING for job in self._queue)
+
+    def oldest_first_phrase_s(self) -> float:
+        """How long the answer that has waited longest for its first phrase waits; 0 where none does."""
+        waiting = [job.arrived_at for job in self._queue if job.state is JobState.WAITING and not job.is_continuation]
+        return anyio.current_time() - min(waiting) if waiting else 0.0
 
     def voices(self) -> tuple[Voice, ...]:
         return self._engine.voices()

@@ -32,10 +32,11 @@ from duolog.session.outbox import Outbox
 from duolog.session.playing import Playback, Playbacks
 from duolog.session.response import Outcome, Response
 from duolog.session.turn import Turn
+from duolog.telemetry import metrics
 from duolog.text.speakable import Spoken, speakable
 from duolog.turns.conversation import Conversation
 from duolog.turns.languages import answer_language
-from duolog.turns.phrases import Phrase, PhraseCutter
+from duolog.turns.phrases import Phrase, PhraseCutter, ends_sentence
 from duolog.turns.playout import HeardWord
 
 PHRASES_AHEAD = 16
@@ -44,6 +45,9 @@ PIECES_AHEAD = 4
 """Synthesised phrases that may wait for the turn to be committed or the client to read."""
 SOUND_AHEAD_S = 8.0
 """Sound a client may hold unplayed before the next phrase is synthesised: an interruption wastes no more."""
+
+PAUSE_SHARE = 1.5
+"""Of the tokens after which an answer is to end under load: from here on it need not be at a sentence's end."""
 
 MODEL = "model"
 """`Turn.answer_source` of an answer that was made for this turn."""
@@ -85,6 +89,7 @@ class Answer:
         self._source = source
         self._synthesizer = synthesizer
         self._usage = TokenUsage()
+        self._made_tokens = 0
         self._finish: FinishReason | None = None
         self._failure: EngineError | Overloaded | None = None
         self._on_first_audio: Callable[[], None] = _nothing
@@ -122,6 +127,9 @@ class Answer:
                     async for delta in deltas:
                         for phrase in cutter.feed(delta):
                             await phrases.send(phrase)
+                            if self._is_long_enough(phrase):
+                                self._end_here()
+                                return
             except (EngineError, Overloaded) as error:
                 self._failure = error
                 for phrase in [*cutter.finish(), *self._apology()]:
@@ -129,6 +137,18 @@ class Answer:
             else:
                 for phrase in cutter.finish():
                     await phrases.send(phrase)
+
+    def _is_long_enough(self, phrase: Phrase) -> bool:
+        """Under load an answer ends at a sentence; where sentences are long, at any pause between two phrases."""
+        limit = self._turn.shorten_after_tokens
+        if limit is None or self._made_tokens < limit:
+            return False
+        return ends_sentence(phrase.text) or self._made_tokens >= PAUSE_SHARE * limit
+
+    def _end_here(self) -> None:
+        """What the engine has made beyond is dropped, and it stops."""
+        metrics.DROPS.labels("answer_tail", "overload").inc()
+        self._finish, self._usage = FinishReason.STOP, TokenUsage(completion_tokens=self._made_tokens)
 
     def _apology(self) -> list[Phrase]:
         cutter = PhraseCutter(self._style.languages[0])
@@ -149,6 +169,7 @@ class Answer:
                     self._turn.answer_source = part.level.value
                 elif isinstance(part, TextDelta):
                     marks.first_token = marks.first_token or now
+                    self._made_tokens += 1
                     yield part.text
                 elif isinstance(part, GenerationEnd):
                     self._usage, self._finish = part.usage, part.reason

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from duolog.ports.clock import WallClock
 from duolog.ports.vad import VoiceActivityDetectorFactory
 from duolog.serving.batcher import Batcher
+from duolog.serving.load_limits import LoadLimits
 from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.recognizer import Recognizer
 from duolog.serving.session_writer import SessionWriter
@@ -30,6 +31,8 @@ class Engines:
     """None: no end-of-turn model; turns end by the text and the silence."""
     prompt_cache: PromptCache | None = None
     """None: every answer is made."""
+    limits: LoadLimits = field(default_factory=LoadLimits)
+    """What may begin under load."""
 
 
 @dataclass(frozen=True, slots=True)

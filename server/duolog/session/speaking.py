@@ -41,6 +41,7 @@ class Speaking:
         modality = turn.options.output_modality or config.output_modality
         max_tokens = turn.options.max_output_tokens or config.sampling.max_tokens
         turn.response = Response(new_id("resp"), new_id("item"), turn.options, modality, max_tokens)
+        turn.shorten_after_tokens = engines.limits.answer_tokens
         voice = turn.options.voice or config.voice
         style = VoiceStyle(
             voice=voice,

@@ -64,7 +64,7 @@ class Switchboard:
 
     @asynccontextmanager
     async def open_call(self, request: CallRequest) -> AsyncGenerator[Call, None]:
-        """A running call until the block ends. Raises Overloaded at the cap.
+        """A running call until the block ends. Raises Overloaded at the cap, and where the server is too busy for it.
 
         A call that resumes a session takes over from the one that still holds it: its client may have been cut off
         long before the server notices.
@@ -79,7 +79,10 @@ class Switchboard:
         metrics.CALLS_ACTIVE.set(self.active)
         try:
             stored = await self._load(request.resume)
-            call = self._new_call(request, stored)
+            persona = self._persona_of(request, stored)
+            if stored is None:
+                self._refuse_under_load(persona)
+            call = self._new_call(request, stored, persona)
             metrics.CALLS.labels(call.config.persona).inc()
             if stored is not None:
                 metrics.CALLS_RESUMED.inc()
@@ -112,8 +115,21 @@ class Switchboard:
             log.warning("session could not be loaded; the call begins without its history", error=str(error))
         return None
 
-    def _new_call(self, request: CallRequest, stored: StoredSession | None) -> Call:
-        persona = self._personas(stored.persona if stored is not None and request.persona is None else request.persona)
+    def _persona_of(self, request: CallRequest, stored: StoredSession | None) -> Persona:
+        return self._personas(stored.persona if stored is not None and request.persona is None else request.persona)
+
+    def _refuse_under_load(self, persona: Persona) -> None:
+        """Only what begins is refused: a call that was cut off goes on."""
+        limits = self._engines.limits
+        if limits.takes(persona.priority):
+            return
+        metrics.CALLS_REFUSED.labels("overload").inc()
+        log.info("call refused", persona=persona.id, priority=persona.priority.value, level=limits.level.name.lower())
+        raise Overloaded(
+            f"The server is too busy for a new call of {persona.name}.", retry_after_s=limits.retry_after_s
+        )
+
+    def _new_call(self, request: CallRequest, stored: StoredSession | None, persona: Persona) -> Call:
         outbox, playbacks = Outbox(), Playbacks(reports=request.reports_playout)
         items = Items(outbox, playbacks)
         for encoded in stored.items if stored is not None else ():

@@ -69,6 +69,8 @@ class Turn:
     ended: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     transcript_published: bool = False
+    shorten_after_tokens: int | None = None
+    """The answer ends with the sentence that is running after so many: it began under load. None: it ends by itself."""
     answer_source: str | None = None
     """`model`, or the level of the cache the answer came from; None: not known yet, or a fixed text."""
 

@@ -327,6 +327,9 @@ class TurnTaking:
         self._drop_turn()
         if self._speculations >= self._context.options.max_speculations:
             return
+        if not self._context.engines.limits.may_speculate:
+            metrics.SPECULATIONS.labels("skipped").inc()
+            return
         self._speculations += 1
         self._turn = self._new_turn(self.ear.utterance(self._item_id))
         self._turn.speculative = True

@@ -12,8 +12,6 @@ import anyio
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from duolog.telemetry.gpu import GpuMemoryCollector
-
 REGISTRY = CollectorRegistry(auto_describe=True)
 
 STAGE_BUCKETS_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.3, 1.7, 2.5, 4.0, 8.0)
@@ -162,8 +160,23 @@ CACHED_TOKENS_RATIO = Gauge(
     "llm_cached_tokens_ratio", "Share of prompt tokens that the replica had cached.", ["replica"], registry=REGISTRY
 )
 
+# Load
+GUARD_LEVEL = Gauge("duolog_guard_level", "What the server gives up under load: 0 nothing, to 5.", registry=REGISTRY)
+GUARD_READING = Gauge("duolog_guard_reading", "What the load guard goes by.", ["reading"], registry=REGISTRY)
+GUARD_QUEUE_AGE = Gauge(
+    "duolog_guard_queue_age_seconds", "How long the oldest of a queue has waited.", ["class"], registry=REGISTRY
+)
+GUARD_TRANSITIONS = Counter(
+    "duolog_guard_transitions", "Steps of the load guard.", ["level", "reading"], registry=REGISTRY
+)
+GPU_MEMORY_USED = Gauge("gpu_memory_used_bytes", "Memory in use on the GPU, by anybody.", ["gpu"], registry=REGISTRY)
+GPU_MEMORY_ALLOCATED = Gauge(
+    "gpu_memory_allocated_bytes", "Memory held by compute programs on the GPU.", ["gpu"], registry=REGISTRY
+)
+GPU_MEMORY_TOTAL = Gauge("gpu_memory_total_bytes", "Memory of the GPU.", ["gpu"], registry=REGISTRY)
+GPU_UTILIZATION = Gauge("gpu_utilization_ratio", "Share of time in which the GPU computed.", ["gpu"], registry=REGISTRY)
+
 ProcessCollector(registry=REGISTRY)
-REGISTRY.register(GpuMemoryCollector())
 
 
 def record_turn(marks_ms: Mapping[Stage, float | None], persona: str) -> None:

@@ -83,6 +83,7 @@ _PIECE = re.compile(
 )
 """A word, or one Chinese character, with the punctuation and space after it. Every character belongs to a piece."""
 _TAIL = re.compile(rf"([.!?,;:—–{_STOPS}]+|-)[\"'*_~)\]’{_CLOSERS}]*\s*$")
+_SENTENCE_TAIL = re.compile(rf"[.!?。！？｡][\"'*_~)\]’{_CLOSERS}]*\s*$|\n\s*$")
 _HEAD_WORD = re.compile(r"[\W_]*([^\W_]+)(?=[\W_]|$)")
 _GAP = re.compile(r"[^\s.]\s+$")
 _HAS_WORD = re.compile(r"[^\W_]")
@@ -145,6 +146,11 @@ def _closed_quotes(text: str) -> bool:
             depth["bracket"] = max(0, depth["bracket"] - 1)
         before = char
     return not any(depth.values()) and text.replace("```", "").count("`") % 2 == 0
+
+
+def ends_sentence(phrase: str) -> bool:
+    """A phrase of `PhraseCutter` is the last of its sentence: it was not cut there for want of a better place."""
+    return _SENTENCE_TAIL.search(phrase) is not None
 
 
 class PhraseCutter:

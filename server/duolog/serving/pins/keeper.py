@@ -20,6 +20,7 @@ from duolog.ports.llm import FinishReason, GenerationEnd, GenerationRequest, Sam
 from duolog.ports.pin_store import PinRecord, PinStore
 from duolog.ports.replicas import AllBlocksCleared, BlocksRemoved, BlocksStored, KvEvent, KvEvents, ReplicaMonitor
 from duolog.serving.batcher import Batcher, BatcherRequest, RequestClass
+from duolog.serving.load_limits import LoadLimits
 from duolog.serving.pins.chains import Chain
 from duolog.serving.pins.keep_warm import Due, TouchReason
 from duolog.serving.pins.placement import TOUCH_ID, PinnedPlacement, Replica, Session
@@ -51,7 +52,10 @@ class PinSources:
 class PinKeeper:
     """`run` must be running; nobody waits for it."""
 
-    def __init__(self, placement: PinnedPlacement, batcher: Batcher, sources: PinSources) -> None:
+    def __init__(
+        self, placement: PinnedPlacement, batcher: Batcher, sources: PinSources, limits: LoadLimits | None = None
+    ) -> None:
+        self._limits = limits or LoadLimits()
         self._placement = placement
         self._batcher = batcher
         self._sources = sources
@@ -101,7 +105,7 @@ class PinKeeper:
             if not replica.alive:
                 await self._move_away(replica)
                 continue
-            for due in replica.kept.due():
+            for due in replica.kept.due() if self._limits.may_keep_warm else ():
                 if not replica.alive or not await self._touch(replica, due):
                     break
 

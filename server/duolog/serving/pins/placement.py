@@ -151,6 +151,11 @@ class PinnedPlacement:
                 session.epoch, session.unsaved = stats.epoch, True
         replica.epoch = stats.epoch
 
+    def kv_usage(self) -> float | None:
+        """Of the fullest replica that is alive, what running requests hold of its cache; None where none says."""
+        told = [replica.stats for replica in self.replicas.values() if replica.alive]
+        return max((stats.kv_usage_ratio for stats in told if stats is not None), default=None)
+
     def adopt(self, session_id: str, replica: str, epoch: str) -> None:
         """What the store says: the session's blocks are there."""
         session = self.sessions.get(session_id)
