@@ -72,7 +72,9 @@ class Application:
             {
                 "asr": "loading the speech recognizer",
                 "tts": "loading the voices",
-                "llm": f"waiting for the language model at {', '.join(settings.llm_urls)}",
+                "llm": "loading the language model"
+                if settings.embeds_llm
+                else f"waiting for the language model at {', '.join(settings.llm_urls)}",
                 "store": "connecting to the session store",
             }
         )

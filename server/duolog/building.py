@@ -20,7 +20,7 @@ from duolog.adapters.redis_pins import RedisPinStore
 from duolog.adapters.redis_store import RedisOptions, RedisSessionStore
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
 from duolog.adapters.vllm_monitor import VllmMonitor
-from duolog.cores import CoreMap, has_cpu_vllm, machine_cores, share_cores
+from duolog.cores import CoreMap, has_bfloat16, has_cpu_vllm, machine_cores, share_cores
 from duolog.models.manifest import load_manifest
 from duolog.models.store import ModelStore
 from duolog.ports.asr import SpeechRecognizer
@@ -37,7 +37,7 @@ from duolog.serving.guard import GuardOptions, Reading, Watermarks
 from duolog.serving.pins.keep_warm import KeepWarmOptions
 from duolog.serving.pins.keeper import PinSources
 from duolog.serving.pins.placement import PinOptions
-from duolog.serving.placement import Placement
+from duolog.serving.placement import NoPrefixCache, Placement
 from duolog.serving.policies import PolicyOptions
 from duolog.serving.policies.factory import PolicyName, make_policy
 from duolog.serving.predictor import ServiceTimePredictor
@@ -45,7 +45,7 @@ from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.speech_cache import SpeechCache
 from duolog.serving.store_worker import StoreWorker
 from duolog.serving.tiered_cache import CacheOptions, TieredCache
-from duolog.settings import LlmEngine, Settings, SpeechEngine, TurnDetectorEngine, kv_event_endpoints
+from duolog.settings import Dtype, LlmEngine, Settings, SpeechEngine, TurnDetectorEngine, kv_event_endpoints
 
 log = structlog.get_logger(__name__)
 
@@ -81,10 +81,10 @@ def build_adapters(settings: Settings) -> Adapters:
         asr=_recognizer(settings, store, cores),
         vad=_vad(settings),
         turn_detector=_turn_detector(settings, store, cores),
-        llm=_language_model(settings, store),
+        llm=_language_model(settings, store, cores),
         tts=_synthesizer(settings, store, cores),
         store=_session_store(settings),
-        replicas=tuple(replica_id(url) for url in settings.llm_urls),
+        replicas=("transformers",) if settings.embeds_llm else tuple(replica_id(url) for url in settings.llm_urls),
         pin_sources=_pin_sources(settings),
         memory=MemoryOfMachine(),
         gpus=NvidiaMonitor(),
@@ -125,7 +125,7 @@ def _model_identity(settings: Settings) -> str:
     llm = settings.llm
     if llm.engine is LlmEngine.SCRIPTED:
         return "scripted"
-    if not settings.starts_vllm:
+    if not settings.starts_vllm and not settings.embeds_llm:
         return f"{llm.model or llm.served_name} at {' '.join(sorted(settings.llm_urls))}"
     return f"{llm.model or load_manifest().profile(settings.profile).llm} {llm.dtype.value}"
 
@@ -139,6 +139,7 @@ def build_batcher(settings: Settings, engine: LanguageModel, placement: Placemen
     """The batcher in front of `engine`, with the policy that the settings name."""
     chosen = settings.batcher
     options = PolicyOptions(
+        one_batch_at_a_time=settings.embeds_llm,
         target_batch=chosen.target_batch,
         max_batch=chosen.max_batch,
         prefill_budget_tokens=chosen.prefill_budget_tokens,
@@ -147,6 +148,8 @@ def build_batcher(settings: Settings, engine: LanguageModel, placement: Placemen
     )
     predictor = ServiceTimePredictor()
     policy = make_policy(PolicyName(chosen.policy), options, predictor)
+    if settings.embeds_llm:
+        placement = NoPrefixCache()
     return Batcher(engine, policy, BatcherOptions(max_queued=chosen.max_queued), placement, predictor)
 
 
@@ -210,14 +213,38 @@ def _turn_detector(settings: Settings, store: ModelStore, cores: CoreMap) -> Tur
         return None
 
 
-def _language_model(settings: Settings, store: ModelStore) -> LanguageModel:
+def _language_model(settings: Settings, store: ModelStore, cores: CoreMap) -> LanguageModel:
     llm = settings.llm
     if llm.engine is LlmEngine.SCRIPTED:
         from duolog.adapters.scripted_llm import ScriptedLanguageModel, ScriptedOptions  # noqa: PLC0415
 
         return ScriptedLanguageModel(ScriptedOptions(first_token_s=0, token_s=0, remembers=False))
+    if llm.engine is LlmEngine.TRANSFORMERS:
+        return _embedded_model(settings, store, frozenset(cores.llm))
     models = {replica_id(url): _server_model(settings, store, url) for url in settings.llm_urls}
     return ReplicatedLanguageModel(models) if len(models) > 1 else next(iter(models.values()))
+
+
+def _embedded_model(settings: Settings, store: ModelStore, cores: frozenset[int]) -> LanguageModel:
+    llm = settings.llm
+    folder = Path(llm.model) if llm.model else store.path(store.manifest.profile(settings.profile).llm)
+    dtype = llm.dtype
+    if dtype is Dtype.AUTO:
+        dtype = Dtype.BFLOAT16 if has_bfloat16() else Dtype.FLOAT32
+    # Imported when it is chosen: it takes seconds, and a missing model is told at once.
+    from duolog.adapters.transformers_llm import TransformersLanguageModel, TransformersOptions  # noqa: PLC0415
+
+    return TransformersLanguageModel(
+        TransformersOptions(
+            folder,
+            dtype.value,
+            context_tokens=llm.max_model_len,
+            threads=len(cores),
+            cores=cores,
+            first_token_timeout_s=llm.first_token_timeout_s,
+            inter_token_timeout_s=llm.token_timeout_s,
+        )
+    )
 
 
 def replica_id(base_url: str) -> str:
@@ -234,7 +261,7 @@ def pin_options(settings: Settings) -> PinOptions:
 
 
 def _pin_sources(settings: Settings) -> PinSources:
-    if settings.llm.engine is LlmEngine.SCRIPTED:
+    if settings.llm.engine is not LlmEngine.OPENAI:
         return PinSources({})
     addresses = {replica_id(url): url for url in settings.llm_urls}
     endpoints = [KvEventsOptions(*kv_event_endpoints(settings, port)) for port in settings.llm_ports] or [

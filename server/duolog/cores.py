@@ -31,10 +31,10 @@ class CoreMap:
 
 
 def share_cores(settings: Settings, cores: Iterable[int]) -> CoreMap:
-    """Share `cores` out: the last ones for speech, the rest for the own vLLM. The settings' own choice wins."""
+    """Share `cores` out: the last ones for speech, the rest for the chat model. The settings' own choice wins."""
     ordered = sorted(cores) or [0]
     llm, asr, tts = ordered, ordered, ordered
-    if settings.starts_vllm and len(ordered) > 1:
+    if (settings.starts_vllm or settings.embeds_llm) and len(ordered) > 1:
         speech = 2 if len(ordered) >= 4 else 1
         llm, asr, tts = ordered[:-speech], ordered[-speech:][:1], ordered[-1:]
     return CoreMap(llm=tuple(llm), asr=settings.asr.cores or tuple(asr), tts=settings.tts.cores or tuple(tts))

@@ -216,6 +216,8 @@ def check_cores(installation: Installation) -> Iterator[CheckResult]:
     yield ok("cores", f"{len(machine)} usable: {', '.join(map(str, machine))}")
     if settings.starts_vllm:
         yield ok("cores", f"vLLM on {_listed(shared.llm)} (binding {_bindings(settings, shared)})")
+    if settings.embeds_llm:
+        yield ok("cores", f"transformers on {_listed(shared.llm)}, {_threads(len(shared.llm))}")
     yield ok("cores", f"Whisper on {_listed(shared.asr)}, {_threads(settings.asr.threads)}")
     engine = "ONNX Runtime" if settings.tts.onnx else "torch"
     yield ok("cores", f"Coqui in {engine} on {_listed(shared.tts)}, {_threads(settings.tts.threads)}")

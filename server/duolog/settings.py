@@ -57,6 +57,8 @@ class SpeechEngine(StrEnum):
 class LlmEngine(StrEnum):
     OPENAI = "openai"
     """vLLM or any other server of the OpenAI API."""
+    TRANSFORMERS = "transformers"
+    """Hugging Face transformers in the server's own process: padded batches, one at a time; for comparison."""
     SCRIPTED = "scripted"
 
 
@@ -177,7 +179,8 @@ class LlmSettings:
     """Several servers of the same model, instead of `base_url`: each call stays on one of them."""
     api_key: str | None = field(default=None, repr=False)
     model: str | None = None
-    """Name of the model at `base_url`, or folder or hub id for the own vLLM; None: the profile's."""
+    """Name of the model at `base_url`, folder or hub id for the own vLLM, folder for `transformers`; None: the
+    profile's."""
     port: Port = 8001
     """Of the own vLLM; further replicas listen at every tenth port after it."""
     replicas: Count = 1
@@ -185,7 +188,8 @@ class LlmSettings:
     served_name: str = "duolog"
     """Name under which the own vLLM serves the model."""
     dtype: Dtype = Dtype.AUTO
-    """Number format of the own vLLM: a CPU without bfloat16 instructions prefills 6 to 10 times faster in float32."""
+    """Number format of the own vLLM or `transformers`: a CPU without bfloat16 instructions prefills 6 to 10 times
+    faster in float32."""
     kv_cache_gib: Count = 1
     """Memory for the key-value cache of the own vLLM, on a CPU; vLLM takes whole GiB only."""
     max_model_len: Annotated[int, Field(ge=256)] = 4_096
@@ -348,6 +352,11 @@ class Settings:
     def starts_vllm(self) -> bool:
         """`duolog up` runs its own vLLM."""
         return self.llm.engine is LlmEngine.OPENAI and not self.llm.base_url and not self.llm.base_urls
+
+    @property
+    def embeds_llm(self) -> bool:
+        """The server process computes the chat model itself."""
+        return self.llm.engine is LlmEngine.TRANSFORMERS
 
     @property
     def starts_valkey(self) -> bool:

@@ -1,15 +1,16 @@
-"""What every LanguageModel keeps to: the same tests for the scripted engine and for vLLM with a real model."""
+"""What every LanguageModel keeps to: the same tests for the scripted engine, and with a real model for vLLM and for
+transformers in this process."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 import anyio
 import httpx
 import pytest
-from tests.services import VllmServer
+from tests.services import TINY_MODEL, VllmServer
 
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
 from duolog.adapters.scripted_llm import Line, ScriptedLanguageModel, ScriptedOptions
@@ -46,19 +47,44 @@ def options(server: VllmServer) -> OpenAIOptions:
     return OpenAIOptions(server.base_url, server.model, tokenizer_dir=server.model_dir, send_priority=True)
 
 
-@pytest.fixture(
-    params=[pytest.param("scripted", marks=pytest.mark.session), pytest.param("vllm", marks=pytest.mark.real)]
-)
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[LanguageModel]:
-    if request.param == "scripted":
+SCRIPTED = pytest.param("scripted", marks=pytest.mark.session)
+VLLM = pytest.param("vllm", marks=pytest.mark.real)
+TRANSFORMERS = pytest.param("transformers", marks=pytest.mark.real)
+
+
+@asynccontextmanager
+async def opened(name: str, request: pytest.FixtureRequest) -> AsyncIterator[LanguageModel]:
+    if name == "scripted":
         yield ScriptedLanguageModel(ScriptedOptions({"*": Line(LONG)}, first_token_s=0.001, token_s=0.001))
         return
-    model = OpenAILanguageModel(options(request.getfixturevalue("vllm_server")))
+    model: LanguageModel
+    model = OpenAILanguageModel(options(request.getfixturevalue("vllm_server"))) if name == "vllm" else embedded()
     try:
         await model.warm_up()
         yield model
     finally:
         await model.aclose()
+
+
+def embedded() -> LanguageModel:
+    if not (TINY_MODEL / "model.safetensors").exists():
+        pytest.skip("no model in .duolog/models/smollm2-135m; run `duolog models prepare --profile tiny`")
+    from duolog.adapters.transformers_llm import TransformersLanguageModel, TransformersOptions  # noqa: PLC0415
+
+    return TransformersLanguageModel(TransformersOptions(TINY_MODEL, context_tokens=2048))
+
+
+@pytest.fixture(params=[SCRIPTED, VLLM, TRANSFORMERS])
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[LanguageModel]:
+    async with opened(request.param, request) as model:
+        yield model
+
+
+@pytest.fixture(params=[SCRIPTED, VLLM])
+async def caching_engine(request: pytest.FixtureRequest) -> AsyncIterator[LanguageModel]:
+    """An engine that keeps prefixes, and so gives ids to prefill."""
+    async with opened(request.param, request) as model:
+        yield model
 
 
 async def collect(stream: AsyncGenerator[TextDelta | GenerationEnd, None]) -> tuple[str, GenerationEnd]:
@@ -89,32 +115,54 @@ async def test_the_same_request_gives_the_same_answer(engine: LanguageModel) -> 
     assert (await collect(engine.generate(ASK)))[0] == (await collect(engine.generate(ASK)))[0]
 
 
-async def test_ids_are_those_the_engine_would_make_itself(engine: LanguageModel) -> None:
-    ids = engine.prompt_ids(ASK.messages, PromptEnd.ANSWER)
-    by_messages, one = await collect(engine.generate(ASK))
-    by_ids, other = await collect(engine.generate(replace(ASK, prompt_ids=ids)))
+async def test_ids_are_those_the_engine_would_make_itself(caching_engine: LanguageModel) -> None:
+    ids = caching_engine.prompt_ids(ASK.messages, PromptEnd.ANSWER)
+    by_messages, one = await collect(caching_engine.generate(ASK))
+    by_ids, other = await collect(caching_engine.generate(replace(ASK, prompt_ids=ids)))
     assert one.usage.prompt_tokens == other.usage.prompt_tokens == len(ids)
     assert by_ids == by_messages
 
 
-async def test_an_open_prompt_is_the_beginning_of_the_next(engine: LanguageModel) -> None:
-    history = engine.prompt_ids((SYSTEM, ChatMessage(Role.USER, "")), PromptEnd.OPEN)
-    caption = engine.prompt_ids((SYSTEM, ChatMessage(Role.USER, "Tell me a story")), PromptEnd.OPEN)
-    final = engine.prompt_ids(ASK.messages, PromptEnd.ANSWER)
+async def test_an_open_prompt_is_the_beginning_of_the_next(caching_engine: LanguageModel) -> None:
+    history = caching_engine.prompt_ids((SYSTEM, ChatMessage(Role.USER, "")), PromptEnd.OPEN)
+    caption = caching_engine.prompt_ids((SYSTEM, ChatMessage(Role.USER, "Tell me a story")), PromptEnd.OPEN)
+    final = caching_engine.prompt_ids(ASK.messages, PromptEnd.ANSWER)
     assert 0 < len(history) < len(caption) < len(final)
     assert caption[: len(history)] == final[: len(history)] == history
     assert final[: len(caption)] == caption
 
 
-async def test_a_prefill_is_silent_and_its_blocks_are_cached(engine: LanguageModel) -> None:
+async def test_a_prefill_is_silent_and_its_blocks_are_cached(caching_engine: LanguageModel) -> None:
     story = ChatMessage(Role.USER, "A word of its own, so that no other test has cached it: " + "sea and sand " * 30)
-    ids = engine.prompt_ids((SYSTEM, story), PromptEnd.ANSWER)
+    ids = caching_engine.prompt_ids((SYSTEM, story), PromptEnd.ANSWER)
     whole_blocks = len(ids) // BLOCK_TOKENS * BLOCK_TOKENS
     prefill = replace(ASK, request_id="prefill", messages=(), prompt_ids=ids[:whole_blocks], prefill=True)
-    text, end = await collect(engine.generate(prefill))
+    text, end = await collect(caching_engine.generate(prefill))
     assert (text, end.usage.prompt_tokens) == ("", whole_blocks)
-    _, end = await collect(engine.generate(replace(ASK, prompt_ids=(*ids, *ids[-3:]))))
+    _, end = await collect(caching_engine.generate(replace(ASK, prompt_ids=(*ids, *ids[-3:]))))
     assert end.usage.cached_tokens == whole_blocks
+
+
+async def test_stop_strings_end_the_answer_and_are_not_said(engine: LanguageModel) -> None:
+    if isinstance(engine, ScriptedLanguageModel):
+        pytest.skip("a script ends where it ends")
+    whole, _ = await collect(engine.generate(ASK))
+    stop = whole.split()[4]
+    sampling = replace(ASK.sampling, stop=(stop,))
+    text, end = await collect(engine.generate(replace(ASK, sampling=sampling)))
+    assert text == whole[: whole.index(stop)]
+    assert end.reason is FinishReason.STOP
+
+
+async def test_a_seed_gives_the_same_answer_and_another_a_different_one(engine: LanguageModel) -> None:
+    if isinstance(engine, ScriptedLanguageModel):
+        pytest.skip("a script has no dice")
+
+    async def answer(seed: int) -> str:
+        sampling = Sampling(temperature=1.0, top_p=0.95, max_tokens=16, seed=seed)
+        return (await collect(engine.generate(replace(ASK, sampling=sampling))))[0]
+
+    assert await answer(3) == await answer(3) != await answer(4)
 
 
 async def test_the_context_length_is_known_after_warm_up(engine: LanguageModel) -> None:

@@ -220,6 +220,17 @@ def test_one_batch_at_a_time_groups_by_length() -> None:
     assert policy.decide([queue[1], queue[3]], [], 0.0).admit == (2, 4)
 
 
+def test_one_batch_at_a_time_slo_takes_long_prompts_together_as_far_as_the_pace_allows() -> None:
+    predictor = ServiceTimePredictor()
+    policy = make_policy(PolicyName.SLO, PolicyOptions(one_batch_at_a_time=True, max_batch=8), predictor)
+    ids = tuple(range(600))
+    queue = [replace(waiting(number, FINAL), prompt_tokens=600, prompt_ids=(*ids, number)) for number in range(1, 6)]
+    assert policy.decide(queue, [], 0.0).admit == (1, 2, 3, 4, 5), "nothing of one is in the cache for another"
+    for others in list(range(6)) * 20:
+        predictor.saw_decoding("", DecodeWork(others), 0.05 + 0.04 * others)
+    assert policy.decide(queue, [], 0.0).admit == (1, 2, 3)
+
+
 requests = st.builds(
     QueuedRequest,
     ticket=st.integers(1, 400),

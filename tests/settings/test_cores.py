@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duolog.cores import CoreMap, has_bfloat16, machine_cores, share_cores, vllm_binding
-from duolog.settings import AsrSettings, LlmSettings, Settings
+from duolog.settings import AsrSettings, LlmEngine, LlmSettings, Settings
 
 pytestmark = pytest.mark.pure
 
@@ -36,6 +36,12 @@ def test_the_settings_own_choice_wins() -> None:
     shared = share_cores(settings, range(8))
     assert shared.asr == (3,)
     assert vllm_binding(settings, shared) == "0-5"
+
+
+def test_a_chat_model_in_the_server_has_the_cores_of_the_own_vllm() -> None:
+    embedded = Settings(llm=LlmSettings(engine=LlmEngine.TRANSFORMERS))
+    for cores in ((0,), (0, 1), (0, 1, 2, 3)):
+        assert share_cores(embedded, cores) == share_cores(Settings(), cores)
 
 
 def test_with_the_llm_elsewhere_speech_may_use_every_core() -> None:

@@ -19,6 +19,7 @@ from jinja2.exceptions import TemplateError
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Tokenizer
+from tokenizers.decoders import DecodeStream
 
 from duolog.ports.errors import EngineRejected, ModelMissing
 from duolog.ports.llm import ChatMessage, PromptEnd, Role
@@ -74,6 +75,12 @@ class ChatTokenizer:
             return ()
         ids = self._encode_whole(tail)
         return tuple(token for token in ids[:1] if token in self._added and self._added[token].special)
+
+    def decoder(self) -> Callable[[int], str]:
+        """Takes the tokens of one answer in order and gives the text of each: nothing for a special token, nor while a
+        character is not complete."""
+        stream = DecodeStream(skip_special_tokens=True)
+        return lambda token: stream.step(self._tokenizer, token) or ""
 
     def _render(self, messages: tuple[ChatMessage, ...], *, answer: bool) -> str:
         chat = [{"role": message.role.value, "content": _content(message)} for message in messages]

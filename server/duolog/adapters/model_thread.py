@@ -67,6 +67,17 @@ class ModelThread:
         with self._open_job() as stop:
             return await asyncio.wrap_future(self._executor.submit(fn, stop))
 
+    def start(self, fn: Callable[[StopFlag], T]) -> asyncio.Future[T]:
+        """Run one job for several callers, who share the future: none of them may cancel it.
+
+        Only `aclose` sets its flag, or cancels it while it waits. Raises EngineUnavailable after `aclose`.
+        """
+        stop = self._new_flag()
+        job = asyncio.wrap_future(self._executor.submit(fn, stop))
+        job.add_done_callback(lambda _: self._active.discard(stop))
+        job.add_done_callback(_forget)
+        return job
+
     async def stream(
         self, fn: Callable[[StopFlag, Callable[[T], None]], None], *, max_buffered: int = 4
     ) -> AsyncGenerator[T, None]:
@@ -110,8 +121,7 @@ class ModelThread:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(lambda: self._executor.shutdown(wait=True, cancel_futures=True))
 
-    @contextlib.contextmanager
-    def _open_job(self) -> Iterator[StopFlag]:
+    def _new_flag(self) -> StopFlag:
         if self._closed:
             raise EngineUnavailable(
                 f"The {self._engine} engine has been shut down; restart the server to use it again.",
@@ -119,6 +129,11 @@ class ModelThread:
             )
         stop = StopFlag()
         self._active.add(stop)
+        return stop
+
+    @contextlib.contextmanager
+    def _open_job(self) -> Iterator[StopFlag]:
+        stop = self._new_flag()
         try:
             yield stop
         finally:
@@ -126,7 +141,7 @@ class ModelThread:
             self._active.discard(stop)
 
 
-def _forget(job: asyncio.Future[None]) -> None:
+def _forget(job: asyncio.Future[T]) -> None:
     """Drop a job whose end nobody awaits; its error, if any, has no reader."""
     if not job.cancel() and not job.cancelled():
         job.exception()

@@ -33,4 +33,4 @@ def prepare_models(settings: Settings, say: Say) -> str:
 
 def _needs_models(settings: Settings) -> bool:
     engines = (settings.asr.engine, settings.vad.engine, settings.tts.engine)
-    return settings.starts_vllm or SpeechEngine.MODEL in engines
+    return settings.starts_vllm or settings.embeds_llm or SpeechEngine.MODEL in engines

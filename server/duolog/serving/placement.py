@@ -28,6 +28,13 @@ class Placement(Protocol):
         ...
 
 
+class NoPrefixCache:
+    """The placement of a single engine that keeps nothing of a prompt for the next one."""
+
+    def place(self, request: GenerationRequest) -> Placed:  # noqa: ARG002 - rejected: the Protocol's parameter
+        return Placed(cached_tokens=0)
+
+
 class OneReplica:
     """The placement of a single engine whose cache is not watched."""
 

@@ -161,10 +161,11 @@ class SloPolicy:
     def _judge(self, request: QueuedRequest, load: _Load) -> _Verdict:
         if not load.finals:
             return _Verdict.ENTER
+        too_many = not self._keeps_pace(request.replica, load.finals)
+        if self._options.one_batch_at_a_time:  # nothing enters later and nothing is cached: whoever may be in it is
+            return _Verdict.STOP if too_many else _Verdict.ENTER
         chunk = self._options.chunk_tokens
-        if load.budget_tokens + min(request.uncached_tokens, chunk) > self._options.prefill_budget_tokens:
-            return _Verdict.STOP
-        if not self._keeps_pace(request.replica, load.finals):
+        if too_many or load.budget_tokens + min(request.uncached_tokens, chunk) > self._options.prefill_budget_tokens:
             return _Verdict.STOP
         if load.long_prompts and request.uncached_tokens > chunk:
             return _Verdict.PASS
