@@ -108,6 +108,11 @@ bench-prefill: setup-dev ## first token with and without prefilling while the us
 	@$(BIN)/duolog models prepare --profile tiny
 	$(BIN)/python -m benchmarks.prefill
 
+.PHONY: bench-batcher
+bench-batcher: setup-dev ## the batcher's policies and engines: answers a second against the tail (QUICK=1: 5 minutes)
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.batcher $(if $(QUICK),--quick)
+
 .PHONY: eval
 eval: setup-dev ## how well calls go: recognition, phantoms, cut-offs, interruptions, cache, on the real stack
 	@$(BIN)/duolog models prepare --profile tiny

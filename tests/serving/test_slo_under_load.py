@@ -6,10 +6,10 @@ from contextlib import aclosing
 
 import anyio
 import pytest
+from benchmarks.mixed_load import LoadShape, finals, first_token_quantile_s, mixed_load, play
+from benchmarks.mixed_load import Outcome as Played
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.serving.mixed_load import LoadShape, finals, first_token_quantile_s, mixed_load, play
-from tests.serving.mixed_load import Outcome as Played
 from tests.serving.simulated_engine import SimulatedEngine, simulated_engine
 from trio.testing import MockClock
 
