@@ -97,7 +97,8 @@ class OpenEngine:
             token_pace_s=chosen.token_pace_s,
         )
         predictor = ServiceTimePredictor()
-        patience = BatcherOptions(PATIENCE_S, PATIENCE_S, PATIENCE_S, max_queued=10_000)
+        chunk = chosen.chunk_tokens if policy is PolicyName.SLO and self.keeps_prefixes else None
+        patience = BatcherOptions(PATIENCE_S, PATIENCE_S, PATIENCE_S, 10_000, prefill_chunk_tokens=chunk)
         placement = OneReplica() if self.keeps_prefixes else NoPrefixCache()
         return Batcher(self.model, make_policy(policy, options, predictor), patience, placement, predictor)
 

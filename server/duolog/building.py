@@ -45,7 +45,15 @@ from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.speech_cache import SpeechCache
 from duolog.serving.store_worker import StoreWorker
 from duolog.serving.tiered_cache import CacheOptions, TieredCache
-from duolog.settings import Dtype, LlmEngine, Settings, SpeechEngine, TurnDetectorEngine, kv_event_endpoints
+from duolog.settings import (
+    BatchPolicy,
+    Dtype,
+    LlmEngine,
+    Settings,
+    SpeechEngine,
+    TurnDetectorEngine,
+    kv_event_endpoints,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -150,7 +158,9 @@ def build_batcher(settings: Settings, engine: LanguageModel, placement: Placemen
     policy = make_policy(PolicyName(chosen.policy), options, predictor)
     if settings.embeds_llm:
         placement = NoPrefixCache()
-    return Batcher(engine, policy, BatcherOptions(max_queued=chosen.max_queued), placement, predictor)
+    chunk_tokens = chosen.chunk_tokens if chosen.policy is BatchPolicy.SLO and not settings.embeds_llm else None
+    limits = BatcherOptions(max_queued=chosen.max_queued, prefill_chunk_tokens=chunk_tokens)
+    return Batcher(engine, policy, limits, placement, predictor)
 
 
 def guard_options(settings: Settings) -> GuardOptions:

@@ -81,6 +81,8 @@ class BatcherOptions:
     """A request that the policy has not let in by then ends with Overloaded."""
     max_queued: int = 1024
     """The next request is refused with Overloaded."""
+    prefill_chunk_tokens: int | None = None
+    """A prefill of more tokens that are not cached goes in pieces of so many, each let in by itself; None: whole."""
     retry_after_s: float = 2.0
 
 
@@ -145,13 +147,43 @@ class Batcher:
         """The engine's: see `LanguageModel.prompt_ids`. Raises EngineRejected."""
         return self._engine.prompt_ids(messages, end)
 
-    async def generate(self, request: BatcherRequest) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
+    def generate(self, request: BatcherRequest) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
         """Stream an answer: Admitted, TextDelta…, then one GenerationEnd. Use it under `aclosing`.
 
         Where the policy gives a waiting request up, its stream is a GenerationEnd with FinishReason.ABORTED alone.
         Closing the generator or cancelling withdraws the request, from the queue or from the engine.
         Raises Overloaded where it is not let in, EngineTimeout where the engine is stuck, and what the engine raises.
         """
+        chunk, generation = self._options.prefill_chunk_tokens, request.generation
+        if not generation.prefill or chunk is None or len(generation.prompt_ids) - self._place(generation)[1] <= chunk:
+            return self._whole(request)
+        return self._in_pieces(request, chunk)
+
+    async def _in_pieces(
+        self, request: BatcherRequest, chunk: int
+    ) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
+        """A long prefill as prefixes that grow: between two of them finals go first."""
+        generation, cached, admitted = request.generation, None, False
+        done = self._place(generation)[1]
+        while True:
+            done = min(len(generation.prompt_ids), done + chunk)
+            ids, name = generation.prompt_ids[:done], f"{generation.request_id}-{done}"
+            piece = replace(request, generation=replace(generation, request_id=name, prompt_ids=ids))
+            end = _GIVEN_UP
+            async with aclosing(self._whole(piece)) as stream:
+                async for part in stream:
+                    if isinstance(part, GenerationEnd):
+                        end = part
+                    elif not admitted:
+                        admitted = True
+                        yield part
+            cached = end.usage.cached_tokens if cached is None else cached
+            if end.reason is FinishReason.ABORTED or done == len(generation.prompt_ids):
+                yield replace(end, usage=replace(end.usage, cached_tokens=cached))
+                return
+
+    async def _whole(self, request: BatcherRequest) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
+        """One ticket, from arrival to end."""
         ticket = self._arrive(request)
         outcome = Outcome.ABORTED
         try:
