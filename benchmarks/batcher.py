@@ -145,9 +145,8 @@ class Bench:
     ) -> Played:
         first_s = arrivals[0].at_s
         arrivals = [replace(arrival, at_s=arrival.at_s - first_s) for arrival in arrivals]
-        started = time.perf_counter()
         outcomes = await play(engine.batcher(policy), arrivals)
-        played = Played(f"{engine.name} {policy}", outcomes, time.perf_counter() - started)
+        played = Played(f"{engine.name} {policy}", outcomes)
         row = figures([played])
         what = "answers" if level is None else f"{level} calls"
         typer.echo(

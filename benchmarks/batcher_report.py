@@ -31,8 +31,11 @@ class Played:
     system: str
     """Engine and policy."""
     outcomes: Sequence[Outcome]
-    lasted_s: float
-    """From the first arrival to the last end."""
+
+    @property
+    def lasted_s(self) -> float:
+        """From the load's begin to the end of the last final."""
+        return max((one.arrival.at_s + one.ended_s for one in finals(list(self.outcomes))), default=0.0)
 
 
 def figures(played: Sequence[Played], calls: int | None = None) -> dict[str, Any]:

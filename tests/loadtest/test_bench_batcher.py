@@ -48,10 +48,10 @@ def test_the_answer_load_has_finals_alone() -> None:
 
 
 def test_only_answers_that_were_delivered_count() -> None:
-    outcomes = [final(0.1), final(0.3, at_s=4.0), final(None, finished=False), prefill(finished=True)]
-    row = figures([Played(SLO, outcomes, 10.0)], 4)
+    outcomes = [final(0.1), final(0.3, at_s=8.0), final(None, finished=False), prefill(finished=True)]
+    row = figures([Played(SLO, outcomes)], 4)
     assert (row["finals"], row["delivered"], row["answers_per_s"], row["tokens_per_s"]) == (3, 2, 0.2, 4.0)
-    assert (row["prefills"], row["prefills_done"], row["offered_per_s"]) == (1, 1, 0.75)
+    assert (row["prefills"], row["prefills_done"], row["offered_per_s"]) == (1, 1, 0.375)
     assert row["first_token_p50_ms"] == 300.0
     assert row["first_token_p99_ms"] is None, "one never came"
     assert row["cached_share"] == 0.333
