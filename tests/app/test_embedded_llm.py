@@ -37,7 +37,7 @@ async def answer(house: RunningApp, said: str, into: list[str]) -> None:
     async with visiting(house) as guest:
         await guest.type(said)
         done = await guest.until("response.done")
-        assert done.response.status == "completed", done
+        assert done.response.status in ("completed", "incomplete"), done  # incomplete: as long as it may be
         into.append(done.response.output[0].content[0].transcript)
 
 
