@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,16 +46,26 @@ def make_spec(tmp_path: Path) -> Iterator[MakeSpec]:
     """A stand-in child: notes its start and pid in tmp_path, runs `code`; ready once `NAME.ready` exists."""
     names: list[str] = []
 
-    def make(name: str, code: str = "", *, ready: bool = True, after: tuple[str, ...] = ()) -> ChildSpec:
+    def make(
+        name: str,
+        code: str = "",
+        *,
+        ready: bool = True,
+        after: tuple[str, ...] = (),
+        provided: Mapping[str, tuple[str, ...]] | None = None,
+        waits_for_part: str = "a file",
+    ) -> ChildSpec:
         names.append(name)
         marker = tmp_path / f"{name}.ready"
         announce = f"(folder / '{name}.ready').touch()\n" if ready else ""
         body = STAND_IN + announce + (code or STAY)
 
-        async def waits_for() -> str | None:
-            return None if marker.exists() else "a file"
+        async def waits_for() -> Mapping[str, str] | None:
+            return None if marker.exists() else {waits_for_part: "is it running?"}
 
-        return ChildSpec(name, (sys.executable, "-c", body, str(tmp_path), name), waits_for, after=after)
+        return ChildSpec(
+            name, (sys.executable, "-c", body, str(tmp_path), name), waits_for, after=after, provided=provided or {}
+        )
 
     yield make
     for name in names:

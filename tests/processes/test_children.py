@@ -34,6 +34,7 @@ def test_by_default_everything_is_started_and_the_server_waits_for_the_store() -
     specs = children(Settings(), "folder", None)
     assert [spec.name for spec in specs] == ["valkey", "vllm", "server"]
     assert specs[2].after == ("valkey",), "vLLM and the server load side by side"
+    assert specs[2].provided == {"llm": ("vllm",)}
     assert [claim.setting for claim in claims(Settings())] == ["server.port", "llm.port", "store.port"]
 
 
@@ -49,6 +50,7 @@ def test_what_is_elsewhere_is_not_started() -> None:
     specs = children(REMOTE, "", Path("my.yaml"))
     assert [spec.name for spec in specs] == ["server"]
     assert specs[0].after == ()
+    assert not specs[0].provided["llm"], "what an external server answers is told as it is"
     assert specs[0].command[-2:] == ("--config", "my.yaml")
     assert [claim.setting for claim in claims(REMOTE)] == ["server.port"]
 
@@ -127,24 +129,26 @@ def test_the_last_lines_of_a_log_leave_out_empty_ones(tmp_path: Path) -> None:
 
 
 async def test_probes_say_no_where_nobody_listens(free_port: int) -> None:
-    assert await answers_http(f"http://127.0.0.1:{free_port}/")() == ""
-    assert await answers_ping("127.0.0.1", free_port)() == ""
+    assert await answers_http(f"http://127.0.0.1:{free_port}/")() == {}
+    assert await answers_ping("127.0.0.1", free_port)() == {}
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         (b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", None),
-        (b"HTTP/1.1 503 No\r\ncontent-length: 4\r\n\r\nwait", ""),
+        (b"HTTP/1.1 503 No\r\ncontent-length: 4\r\n\r\nwait", {}),
         (
             b"HTTP/1.1 503 No\r\nconnection: close\r\n\r\n"
             b'{"parts": {"asr": {"ready": true}, "tts": {"ready": false, "detail": "loading the voices"}}}',
-            "tts: loading the voices",
+            {"tts": "loading the voices"},
         ),
-        (b"nonsense", ""),
+        (b"nonsense", {}),
     ],
 )
-async def test_the_http_probe_passes_on_what_the_server_waits_for(answer: bytes, expected: str | None) -> None:
+async def test_the_http_probe_passes_on_what_the_server_waits_for(
+    answer: bytes, expected: dict[str, str] | None
+) -> None:
     async def serve(stream: ByteStream) -> None:
         async with stream:
             await stream.receive()
@@ -166,4 +170,4 @@ async def test_the_embedded_valkey_gets_ready_and_stops(free_port: int, tmp_path
                 await anyio.sleep(0.02)
     finally:
         await child.stop()
-    assert await spec.waits_for() == ""
+    assert await spec.waits_for() == {}

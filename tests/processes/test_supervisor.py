@@ -113,8 +113,30 @@ async def test_a_child_that_never_gets_ready_stops_everything(make_spec: MakeSpe
     hasty = ProcessSettings(ready_timeout_s=0.5, stop_grace_s=1)
     supervisor = Supervisor([make_spec("llm", ready=False)], hasty, tmp_path / "logs", Story())
 
-    with pytest.raises(EngineTimeout, match=r"llm was not ready within 0\.5 s \(a file\); look into"):
+    with pytest.raises(EngineTimeout, match=r"llm was not ready within 0\.5 s \(a file: is it running\?\); look into"):
         await supervisor.run(lambda: None)
+
+
+async def test_while_an_own_child_loads_its_part_is_said_to_load_and_its_errors_only_later(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duolog.processes.supervisor.PROGRESS_INTERVAL_S", 0.2)
+    server = make_spec("server", ready=False, provided={"llm": ("vllm",)}, waits_for_part="llm")
+
+    def told(what: str) -> bool:
+        return any(line.startswith("server still starting") and line.endswith(what) for line in story.lines)
+
+    story, ready = Story(), anyio.Event()
+    async with anyio.create_task_group() as group:
+        specs = [make_spec("vllm", ready=False), server]
+        group.start_soon(Supervisor(specs, QUICK, tmp_path / "logs", story).run, ready.set)
+        await until(lambda: told("(llm: loading (0 s))"))
+        assert not told("(llm: is it running?)")
+        (tmp_path / "vllm.ready").touch()
+        await until(lambda: told("(llm: is it running?)"))
+        (tmp_path / "server.ready").touch()
+        await until(ready.is_set)
+        group.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("own_session", [False, True])

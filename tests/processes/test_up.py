@@ -31,7 +31,7 @@ settings = Settings(
 code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
 async def ready():
     marker = folder / "server.pid"
-    return None if marker.exists() and marker.read_text() else ""
+    return None if marker.exists() and marker.read_text() else {}
 spec = ChildSpec("server", (sys.executable, "-c", code, str(folder / "server.pid")), ready)
 anyio.run(up, settings, [spec], lambda line: print(line, flush=True))
 print("torch" in sys.modules)

@@ -19,9 +19,9 @@ KILL_MARGIN_S = 2.0
 """What the leash gets beyond the grace; only a process that the kernel cannot end keeps it longer."""
 TAIL_BYTES = 8_192
 
-Probe = Callable[[], Awaitable[str | None]]
-"""None once the child can be used; before that what it waits for, as far as is known, else an empty text. Never raises
-for a child that is not there yet."""
+Probe = Callable[[], Awaitable[Mapping[str, str] | None]]
+"""None once the child can be used; before that what it waits for, part by part with a sentence each, as far as is
+known. Never raises for a child that is not there yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class ChildSpec:
     """Laid over this process's own."""
     after: tuple[str, ...] = ()
     """Children that must be ready before this one is started."""
+    provided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Parts that its probe names → the children that are them. While these load, what the probe says of it is noise."""
 
 
 class Child:

@@ -15,6 +15,7 @@ from duolog.processes.port_claims import PortClaim
 from duolog.processes.probes import answers_http, answers_ping
 from duolog.settings import Dtype, LlmSettings, Settings, kv_event_endpoints
 
+VALKEY = "valkey"
 LOOPBACK = "127.0.0.1"
 ANY_ADDRESS = {"0.0.0.0": LOOPBACK, "::": "[::1]"}
 
@@ -42,7 +43,7 @@ def children(settings: Settings, llm_model: str, config: Path | None) -> list[Ch
         specs.append(valkey(settings))
     if settings.starts_vllm:
         specs.extend(vllm(settings, llm_model, replica) for replica in range(settings.llm.replicas))
-    specs.append(server(settings, config))
+    specs.append(server(settings, config, tuple(spec.name for spec in specs if spec.name != VALKEY)))
     return specs
 
 
@@ -67,7 +68,7 @@ def valkey(settings: Settings) -> ChildSpec:
         "--maxmemory-policy": "volatile-lru",
     }
     command = (valkey_binary(), *(part for option in options.items() for part in option))
-    return ChildSpec("valkey", command, answers_ping(LOOPBACK, settings.store.port))
+    return ChildSpec(VALKEY, command, answers_ping(LOOPBACK, settings.store.port))
 
 
 def valkey_binary() -> str:
@@ -142,7 +143,7 @@ def vllm_flags(llm: LlmSettings, *, on_cpu: bool, port: int) -> list[str]:
     return [f"{name}={value}" if value else name for name, value in flags.items()]
 
 
-def server(settings: Settings, config: Path | None) -> ChildSpec:
+def server(settings: Settings, config: Path | None, own_vllms: tuple[str, ...] = ()) -> ChildSpec:
     threads = str(max(settings.asr.threads, settings.tts.threads))
     command: Sequence[str] = (sys.executable, "-m", "duolog", "serve")
     if config is not None:
@@ -152,7 +153,8 @@ def server(settings: Settings, config: Path | None) -> ChildSpec:
         tuple(command),
         answers_http(f"{page_url(settings)}/readyz"),
         {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"},
-        after=("valkey",) if settings.starts_valkey else (),
+        after=(VALKEY,) if settings.starts_valkey else (),
+        provided={"llm": own_vllms},
     )
 
 

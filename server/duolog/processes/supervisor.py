@@ -5,7 +5,7 @@ Runs on asyncio, in the main thread (see `Child.start`). Knows nothing of what t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -35,6 +35,8 @@ class Supervisor:
         self._ready = {spec.name: anyio.Event() for spec in specs}
         self._running: dict[str, Child] = {}
         self._waits = {spec.name: "" for spec in specs}
+        self._loading: dict[str, float] = {}
+        """Children that run and are not ready yet, with the time of their start."""
         self._failure: DuologError | None = None
         self._scope = anyio.CancelScope()
 
@@ -91,10 +93,12 @@ class Supervisor:
         with anyio.CancelScope(shield=True):
             child = await Child.start(spec, self._logs[spec.name], self._options.stop_grace_s)
             self._running[spec.name] = child
+        self._loading[spec.name] = started
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch_start, spec, started)
             status = await child.wait()
             group.cancel_scope.cancel()
+        self._loading.pop(spec.name, None)
         del self._running[spec.name]
         return anyio.current_time() - started, status
 
@@ -102,8 +106,8 @@ class Supervisor:
         """Say when the child is ready, and every few seconds that it is not yet; fail when the time is over."""
         next_line = started + PROGRESS_INTERVAL_S
         with anyio.move_on_after(self._options.ready_timeout_s):
-            while (reason := await spec.waits_for()) is not None:
-                self._waits[spec.name] = f" ({reason})" if reason else ""
+            while (parts := await spec.waits_for()) is not None:
+                self._waits[spec.name] = self._explain(spec, parts)
                 await anyio.sleep(PROBE_INTERVAL_S)
                 if anyio.current_time() >= next_line:
                     next_line += PROGRESS_INTERVAL_S
@@ -111,6 +115,7 @@ class Supervisor:
                     self._report(spec.name, f"still starting, {seconds:.0f} s{self._waits[spec.name]}")
             self._report(spec.name, f"ready after {anyio.current_time() - started:.1f} s")
             self._ready[spec.name].set()
+            self._loading.pop(spec.name, None)
             return
         self._fail(
             EngineTimeout(
@@ -119,6 +124,18 @@ class Supervisor:
                 engine=spec.name,
             )
         )
+
+    def _explain(self, spec: ChildSpec, parts: Mapping[str, str]) -> str:
+        """What a child waits for, in brackets."""
+        told = "; ".join(f"{name}: {self._loads(spec, name) or detail}" for name, detail in parts.items())
+        return f" ({told})" if told else ""
+
+    def _loads(self, spec: ChildSpec, part: str) -> str:
+        """Of a part that this supervisor's own children are: how long they load; empty once one of them is ready."""
+        own = spec.provided.get(part, ())
+        if not own or any(name not in self._loading for name in own):
+            return ""
+        return f"loading ({anyio.current_time() - min(self._loading[name] for name in own):.0f} s)"
 
     def _delay_after(self, spec: ChildSpec, backoff: Backoff, alive_s: float, status: int) -> float:
         """Seconds until the restart. Raises EngineUnavailable where there shall be none."""
