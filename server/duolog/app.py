@@ -232,7 +232,9 @@ class Application:
                 metrics.REQUEST_QUEUE_SIZE.labels(klass.name.lower()).set(count)
             for klass, count in snapshot.in_flight.items():
                 metrics.REQUESTS_IN_FLIGHT.labels(klass.name.lower()).set(count)
+            metrics.ENGINE_QUEUE.labels("asr").set(self._recognizer.waiting)
             metrics.ENGINE_QUEUE.labels("tts").set(self._synthesizer.waiting)
+            metrics.SESSIONS_UNSAVED.set(self._writer.waiting)
             await anyio.sleep(1)
 
     def _queue_ages(self) -> dict[str, float]:

@@ -24,7 +24,9 @@ class Health:
 
     def __init__(self, parts: Mapping[str, str]) -> None:
         """`parts`: name → what it waits for at first."""
-        self._parts = {name: Part(ready=False, detail=detail) for name, detail in parts.items()}
+        self._parts: dict[str, Part] = {}
+        for name, detail in parts.items():
+            self.set(name, ready=False, detail=detail)
 
     def set(self, name: str, *, ready: bool, detail: str) -> None:
         self._parts[name] = Part(ready, detail)

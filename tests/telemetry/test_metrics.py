@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import anyio
 import pytest
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from duolog.telemetry import metrics
@@ -65,3 +66,15 @@ async def test_the_lag_of_the_loop_is_measured() -> None:
     with anyio.move_on_after(0.25):
         await watch_loop_lag()
     assert value("duolog_loop_lag_seconds_count") > before
+
+
+BOUNDED = {"persona", "replica", "gpu", "engine", "class", "stage", "cache"} | {
+    *("reason", "status", "outcome", "what", "error", "kind", "source", "result", "user", "level", "reading", "cause")
+}
+"""Labels whose values come from this code, from the settings or from the folder of personas."""
+
+
+def test_no_metric_has_a_label_of_unbounded_values() -> None:
+    labelled = [metric for metric in vars(metrics).values() if isinstance(metric, MetricWrapperBase)]
+    assert len(labelled) > 30
+    assert {label for metric in labelled for label in metric._labelnames} <= BOUNDED

@@ -206,11 +206,9 @@ class Batcher:
         except Overloaded:
             outcome = Outcome.REFUSED
             raise
-        except EngineTimeout:
-            outcome = Outcome.TIMED_OUT
-            raise
-        except EngineError:
-            outcome = Outcome.FAILED
+        except EngineError as error:
+            outcome = Outcome.TIMED_OUT if isinstance(error, EngineTimeout) else Outcome.FAILED
+            metrics.ENGINE_ERRORS.labels("llm", type(error).__name__).inc()
             raise
         finally:
             self._settle(ticket, outcome)
@@ -336,6 +334,8 @@ class Batcher:
         self._times.ended(number, None, 0.0, anyio.current_time())
         self._ended[outcome] += 1
         metrics.REQUESTS_ENDED.labels(klass.name.lower(), outcome.value).inc()
+        if outcome is Outcome.FINISHED and ticket.admitted_at is not None:
+            metrics.ENGINE_SECONDS.labels("llm", klass.name.lower()).observe(anyio.current_time() - ticket.admitted_at)
         if outcome is Outcome.ABORTED and ticket.admitted_at is not None:
             self._aborted[klass] += 1
             self._aborted_s += anyio.current_time() - ticket.admitted_at

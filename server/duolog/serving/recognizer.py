@@ -173,10 +173,12 @@ class Recognizer:
             transcripts = await self._within_limit([job.request for job in jobs])
         except EngineRejected as error:
             if len(jobs) == 1:
+                metrics.ENGINE_ERRORS.labels("asr", type(error).__name__).inc()
                 jobs[0].end(error=error)
             for job in jobs if len(jobs) > 1 else ():  # one bad request must not fail the others
                 await self._transcribe([job])
         except EngineError as error:
+            metrics.ENGINE_ERRORS.labels("asr", type(error).__name__).inc()
             for job in jobs:
                 job.end(error=error)
         else:

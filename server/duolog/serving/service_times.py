@@ -71,6 +71,7 @@ class ServiceTimes:
         load.prompt_tokens += watched.queued.uncached_tokens
         watched.first_token_at = now
         watched.decoding_seconds, watched.prompt_tokens = load.decoding_seconds, load.prompt_tokens
+        metrics.FIRST_TOKEN_SECONDS.labels(watched.queued.klass.name.lower()).observe(now - watched.queued.arrived_at)
         _export_ratio(watched, now - watched.entered_at)
 
     def ended(self, ticket: int, usage: TokenUsage | None, held_s: float, now: float) -> None:

@@ -7,6 +7,7 @@ import structlog
 
 from duolog.ports.errors import EngineError, EngineTimeout, EngineUnavailable
 from duolog.ports.store import SessionStore, StoredSession
+from duolog.telemetry import metrics
 
 log = structlog.get_logger(__name__)
 
@@ -83,16 +84,20 @@ class SessionWriter:
     async def _write_next(self) -> bool:
         """Write the session that waits longest. False: the store is down, try again later."""
         session = next(iter(self._waiting.values()))
+        began_at = anyio.current_time()
         try:
             await self._store.save(session)
         except (EngineUnavailable, EngineTimeout) as error:
+            metrics.ENGINE_ERRORS.labels("store", type(error).__name__).inc()
             self._report(healthy=False, error=str(error))
             return False
         except EngineError as error:
+            metrics.ENGINE_ERRORS.labels("store", type(error).__name__).inc()
             log.warning("session refused by the store", session_id=session.session_id, error=str(error))
             self._dropped += 1
             self._remove(session)
             return True
+        metrics.ENGINE_SECONDS.labels("store", "save").observe(anyio.current_time() - began_at)
         self._remove(session)
         self._report(healthy=True)
         return True

@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from duolog.ports.errors import EngineError, EngineTimeout, EngineUnavailable
 from duolog.ports.tts import SpeechChunk, SpeechRequest, SpeechSynthesizer, Voice
 from duolog.serving.speech_cache import SpeechCache
+from duolog.telemetry import metrics
 
 STALL_S = 10.0
 """An engine that gives nothing for so long has failed; a phrase takes a tenth of it on a slow machine."""
@@ -160,13 +161,17 @@ class Synthesizer:
             await self._arrival.wait()
 
     async def _serve(self, job: _Job) -> None:
+        began_at = anyio.current_time()
         try:
             with job.scope:
                 await self._speak_out(job)
         except EngineError as error:
+            metrics.ENGINE_ERRORS.labels("tts", type(error).__name__).inc()
             job.end(error)
         else:
             job.end()
+        kind = "continuation" if job.is_continuation else "first_phrase"
+        metrics.ENGINE_SECONDS.labels("tts", kind).observe(anyio.current_time() - began_at)
 
     async def _speak_out(self, job: _Job) -> None:
         async with aclosing(self._engine.synthesize(job.request)) as chunks:

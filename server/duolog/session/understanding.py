@@ -98,7 +98,6 @@ class Understanding:
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
             log.warning("transcript failed", error=str(error))
-            metrics.ENGINE_ERRORS.labels(error.engine, type(error).__name__).inc()
             await turn.committed.wait()
             self._context.outbox.put(TranscriptFailed(utterance.item_id, "transcription_failed", str(error)))
             turn.spoken_text = self._context.persona.apology

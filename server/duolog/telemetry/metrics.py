@@ -82,6 +82,7 @@ ENGINE_READY = Gauge("duolog_engine_ready", "1 where the engine is warm and answ
 ENGINE_QUEUE = Gauge("duolog_engine_queue", "Jobs that wait for a speech engine.", ["engine"], registry=REGISTRY)
 PROMPT_TOKENS = Counter("duolog_prompt_tokens", "Prompt tokens, cached or computed.", ["source"], registry=REGISTRY)
 COMPLETION_TOKENS = Counter("duolog_completion_tokens", "Tokens generated.", registry=REGISTRY)
+SESSIONS_UNSAVED = Gauge("duolog_sessions_unsaved", "Sessions that wait to be written to the store.", registry=REGISTRY)
 
 # Batcher
 REQUEST_QUEUE_SIZE = Gauge(
@@ -93,6 +94,13 @@ REQUESTS_IN_FLIGHT = Gauge(
 QUEUE_SECONDS = Histogram(
     "inference_request_queue_seconds",
     "Time an LLM request waited in the batcher.",
+    ["class"],
+    buckets=STAGE_BUCKETS_S,
+    registry=REGISTRY,
+)
+FIRST_TOKEN_SECONDS = Histogram(
+    "inference_first_token_seconds",
+    "From an LLM request's arrival in the batcher to its first token.",
     ["class"],
     buckets=STAGE_BUCKETS_S,
     registry=REGISTRY,
