@@ -4,6 +4,7 @@ import { Call } from './call/call.js';
 import { callRecord } from './core/call-record.js';
 import { isCalling } from './core/call-state.js';
 import { currentLanguage, preferredLanguage, say, sayAll, setLanguage } from './i18n/words.js';
+import { PersonaReader } from './net/persona-reader.js';
 import { fetchPersonas } from './net/server.js';
 import { CaptionsView } from './ui/captions-view.js';
 import { mood, showControls, showDevices, showPersonas } from './ui/controls.js';
@@ -19,10 +20,14 @@ import { VoiceLine } from './ui/voice-line.js';
 const METERS_EVERY_MS = 250;
 const LANGUAGE_KEY = 'duolog.language';
 const PERSONA_KEY = 'duolog.persona';
+/** What a voice is called while the list of personas is not there. */
+const NAMELESS = 'Duolog';
 
 /** @type {Persona[]} */
 let personas = [];
-let chosenPersona = 'ava';
+/** Empty for the server's default, as long as the list is not there. */
+let chosenPersona = '';
+let isListMissing = false;
 let drawn = true;
 
 const call = new Call(() => {
@@ -42,12 +47,15 @@ const voiceLine = new VoiceLine(byId('voice-line', HTMLCanvasElement), () => ({
   levels: call.levels, mood: mood(call.state), live: call.state.phase === 'live',
 }));
 
-function chosen() {
-  return personas.find((persona) => persona.id === chosenPersona);
-}
+const reader = new PersonaReader({
+  fetch: () => fetchPersonas(call.key),
+  onAnswer: showList,
+  isSeen: () => !document.hidden,
+});
 
-function personaName() {
-  return chosen()?.name ?? 'Duolog';
+/** @param {string} id */
+function personaOf(id) {
+  return personas.find((persona) => persona.id === id);
 }
 
 function record() {
@@ -57,8 +65,9 @@ function record() {
 
 function show() {
   drawn = true;
-  showControls(call.state, personaName(), chosen()?.languages[0] ?? '');
-  captions.show(call.state.lines, personaName());
+  const answering = personaOf(isCalling(call.state) ? call.persona : chosenPersona);
+  showControls(call.state, answering?.name ?? NAMELESS, answering?.languages[0] ?? '');
+  captions.show(call.state.lines, personaOf(call.persona)?.name ?? NAMELESS);
   notice.show(call.state);
   overlay.show(call.log, call.roundTrips);
 }
@@ -66,7 +75,10 @@ function show() {
 /** @param {boolean} withMicrophone */
 function start(withMicrophone) {
   if (!withMicrophone) byId('message', HTMLInputElement).focus();
-  void call.start(chosenPersona, { microphone: withMicrophone }).then(refreshDevices);
+  void call.start(chosenPersona, { microphone: withMicrophone }).then(() => {
+    reader.hurry();
+    return refreshDevices();
+  });
 }
 
 function refreshDevices() {
@@ -74,19 +86,21 @@ function refreshDevices() {
   return showDevices({ inputId, outputId, canChooseOutput });
 }
 
-async function loadPersonas() {
-  try {
-    const { personas: list, defaultId, keyRefused } = await fetchPersonas(call.key);
-    personas = list;
-    if (keyRefused) call.dispatch({ kind: 'fault', fault: { kind: 'keyRefused' } });
-    const remembered = localStorage.getItem(PERSONA_KEY);
-    chosenPersona = list.find((persona) => persona.id === remembered)?.id ?? (defaultId || chosenPersona);
-  } catch (error) {
-    // The page may be open before the server answers; the call itself will say so.
-    if (!(error instanceof TypeError)) throw error;
+/** @param {import('./net/server.js').PersonaAnswer | null} answer null: it could not be read, and is tried again */
+function showList(answer) {
+  isListMissing = answer === null;
+  if (answer) {
+    personas = answer.personas;
+    if (answer.keyRefused) call.dispatch({ kind: 'fault', fault: { kind: 'keyRefused' } });
+    const wanted = chosenPersona || localStorage.getItem(PERSONA_KEY);
+    chosenPersona = personas.find((persona) => persona.id === wanted)?.id ?? answer.defaultId;
   }
-  showPersonas(personas, chosenPersona, choosePersona);
+  showPersonaCards();
   show();
+}
+
+function showPersonaCards() {
+  showPersonas(personas, { chosen: chosenPersona, isListMissing, onChoice: choosePersona });
 }
 
 /** @param {string} id */
@@ -100,7 +114,7 @@ function choosePersona(id) {
 function useKey(key) {
   call.key = key;
   call.dispatch({ kind: 'dismiss' });
-  void loadPersonas();
+  reader.read();
 }
 
 /** @param {Language} language */
@@ -108,7 +122,7 @@ function speak(language) {
   setLanguage(language);
   document.documentElement.lang = language === 'zh' ? 'zh-CN' : 'en';
   sayAll(document);
-  showPersonas(personas, chosenPersona, choosePersona);
+  showPersonaCards();
   void refreshDevices();
   show();
 }
@@ -171,6 +185,8 @@ function tiePage() {
   for (const event of ['visibilitychange', 'pointerdown']) {
     document.addEventListener(event, () => document.hidden || void call.resumeAudio());
   }
+  document.addEventListener('visibilitychange', () => document.hidden || reader.hurry());
+  window.addEventListener('online', () => reader.hurry());
   window.addEventListener('pagehide', () => call.hangUp());
 }
 
@@ -195,6 +211,6 @@ window.setInterval(showMeters, METERS_EVERY_MS);
 const remembered = localStorage.getItem(LANGUAGE_KEY);
 speak(remembered === 'zh' || remembered === 'en' ? remembered : preferredLanguage(navigator.languages));
 document.title = say('title');
-void loadPersonas();
+reader.read();
 /** For tests, and for the curious: a copy of what the page knows. */
 Object.defineProperty(window, 'duolog', { value: Object.freeze({ snapshot: record }) });

@@ -249,6 +249,29 @@ describe('the page without a microphone', { skip: skipReason(), concurrency: fal
     });
   });
 
+  test('a list of personas that cannot be read at first appears by itself, and calls need not wait for it', async () => {
+    const server = new FakeServer({ withoutPersonas: true });
+    const url = await server.start();
+    const page = await (await browser.newContext({ locale: 'en-US' })).newPage();
+    try {
+      await page.goto(url);
+      await page.getByText('The list of personas cannot be read yet').waitFor({ timeout: PATIENCE_MS });
+      await page.click('#call-button');
+      await page.getByRole('button', { name: 'Type instead' }).click();
+      await waitFor(page, ({ phase }) => phase === 'live', PATIENCE_MS);
+      assert.equal(server.calls[0].url.searchParams.get('model'), null);
+      assert.equal((await snapshot(page)).persona, 'ava', 'the server says who its default is');
+      server.options.withoutPersonas = false;
+      await page.locator('#bot-name', { hasText: 'Ava' }).waitFor({ timeout: PATIENCE_MS });
+      await page.click('#call-button');
+      await page.locator('.persona').first().waitFor({ timeout: PATIENCE_MS });
+      assert.equal(await page.getByText('The list of personas cannot be read yet').count(), 0);
+    } finally {
+      await page.close();
+      await server.stop();
+    }
+  });
+
   test('a server with a key asks for it, and takes it', async () => {
     const server = new FakeServer({ key: 'sesame' });
     const page = await (await browser.newContext({ locale: 'en-US' })).newPage();

@@ -44,6 +44,7 @@ const PERSONAS = [
  * @property {Record<string, Part>} [parts] not ready while one of them is not
  * @property {boolean} [full] refuses calls with an error event
  * @property {string} [key] the only one let in
+ * @property {boolean} [withoutPersonas] breaks the connection where the list is asked for
  * @property {number} [answerSeconds]
  * @property {number} [port]
  */
@@ -100,7 +101,7 @@ export class FakeCall {
     const id = this.url.searchParams.get('session') ?? 'sess_1';
     this.send({ type: 'session.created', session: { id, type: 'realtime', audio: { input: { turn_detection } } } });
     const resumed = this.url.searchParams.has('session');
-    this.send({ type: 'duolog.session', resumed, persona: 'ava', input_rate_hz: 16_000, output_rate_hz: OUTPUT_RATE_HZ });
+    this.send({ type: 'duolog.session', resumed, persona: this.url.searchParams.get('model') ?? 'ava', input_rate_hz: 16_000, output_rate_hz: OUTPUT_RATE_HZ });
     this.send({ type: 'duolog.state', state: 'listening' });
     if (this.url.searchParams.get('greeting') === '1') this.answer('Hello, good to hear you.', 1, null);
   }
@@ -313,7 +314,8 @@ export class FakeServer {
       json(ready ? 200 : 503, { ready, parts });
     } else if (path.startsWith('/v1/') && this.options.key && request.headers.authorization !== `Bearer ${this.options.key}`) {
       json(401, { error: { code: 'invalid_api_key', message: 'The key is missing or wrong.' } });
-    } else if (path === '/v1/personas') json(200, { personas: PERSONAS, default: 'ava' });
+    } else if (path === '/v1/personas' && this.options.withoutPersonas) request.socket.destroy();
+    else if (path === '/v1/personas') json(200, { personas: PERSONAS, default: 'ava' });
     else if (path === '/v1/realtime') json(426, { error: { code: 'upgrade_required', message: '' } });
     else await this.#file(path, response);
   }

@@ -11,7 +11,7 @@ import { INITIAL_STATE, isCalling, reduce } from '../core/call-state.js';
 import { CaptureMap } from '../core/capture-map.js';
 import { closeFault, microphoneFault } from '../core/faults.js';
 import { TurnLog } from '../core/turn-log.js';
-import { numberAt } from '../core/wire.js';
+import { numberAt, textAt } from '../core/wire.js';
 import { Connection } from '../net/connection.js';
 import { callUrl, fetchReadiness, refusalReason, subprotocols } from '../net/server.js';
 import { Listener } from './listener.js';
@@ -29,6 +29,7 @@ export class Call {
   log = new TurnLog();
   /** @type {number[]} round trips of pings, in milliseconds */
   roundTrips = [];
+  /** Empty until the server has said who its default is. */
   persona = '';
   key = '';
   inputId = '';
@@ -279,6 +280,7 @@ export class Call {
       if (sentMs !== null) this.roundTrips.push(performance.now() - sentMs);
       return;
     }
+    if (message.type === 'duolog.session') this.persona = textAt(message, 'persona') || this.persona;
     this.#speaker.message(message);
     this.dispatch({ kind: 'message', message });
   }

@@ -12,7 +12,7 @@ export const en = {
   callAgain: 'Call again',
   you: 'You',
   choosePersona: 'Who picks up?',
-  noPersonas: 'The list of personas could not be read; the default one will answer.',
+  noPersonas: 'The list of personas cannot be read yet; until then, the default one answers.',
   captions: 'Conversation',
   heardUntil: 'heard up to here',
   interrupted: 'interrupted',

@@ -13,7 +13,7 @@ export const zh = {
   callAgain: '再次通话',
   you: '你',
   choosePersona: '由谁接听？',
-  noPersonas: '无法读取角色列表，将由默认角色接听。',
+  noPersonas: '暂时读不到角色列表；在此之前由默认角色接听。',
   captions: '对话',
   heardUntil: '已听到此处',
   interrupted: '已打断',

@@ -7,10 +7,15 @@ import { numberAt, personaList, textAt } from '../core/wire.js';
 
 /**
  * @typedef {object} CallRequest
- * @property {string} persona
+ * @property {string} persona empty for the server's default
  * @property {string | null} sessionId to go on with
  * @property {boolean} greeting
  */
+
+/** @typedef {{ personas: import('../core/wire.js').Persona[], defaultId: string, keyRefused: boolean }} PersonaAnswer */
+
+/** A server that takes longer for a list is as good as none. */
+const LIST_WITHIN_MS = 10_000;
 
 /**
  * @param {string} path
@@ -36,7 +41,7 @@ export function callUrl({ persona, sessionId, greeting }) {
   const url = address('v1/realtime');
   url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
   url.hash = '';
-  url.searchParams.set('model', persona);
+  if (persona) url.searchParams.set('model', persona);
   url.searchParams.set('duolog', '1');
   if (sessionId) url.searchParams.set('session', sessionId);
   if (greeting && !sessionId) url.searchParams.set('greeting', '1');
@@ -54,11 +59,21 @@ export function subprotocols(key) {
   return ['realtime', `openai-insecure-api-key.${key || 'none'}`];
 }
 
-/** @param {string} key */
+/**
+ * @param {string} key
+ * @returns {Promise<PersonaAnswer | null>} null: nobody answers, or not with a list
+ */
 export async function fetchPersonas(key) {
-  const response = await fetch(address('v1/personas'), { headers: authorization(key), cache: 'no-store' });
-  if (response.status === 401 || response.status === 403) return { personas: [], defaultId: '', keyRefused: true };
-  return { ...personaList(response.ok ? await jsonOf(response) : null), keyRefused: false };
+  try {
+    const signal = AbortSignal.timeout(LIST_WITHIN_MS);
+    const response = await fetch(address('v1/personas'), { headers: authorization(key), cache: 'no-store', signal });
+    if (response.status === 401 || response.status === 403) return { personas: [], defaultId: '', keyRefused: true };
+    const list = personaList(response.ok ? await jsonOf(response) : null);
+    return list.personas.length > 0 ? { ...list, keyRefused: false } : null;
+  } catch (error) {
+    if (error instanceof TypeError || (error instanceof DOMException && error.name === 'TimeoutError')) return null;
+    throw error;
+  }
 }
 
 /**

@@ -44,7 +44,7 @@ export function showControls(state, name, language) {
   hold.ariaPressed = String(state.talking);
   interrupt.disabled = !(state.playing || state.activity === 'thinking') || state.phase !== 'live';
   pushToTalk.checked = state.pushToTalk;
-  personas.hidden = calling || state.lines.length > 0 && state.phase !== 'ended';
+  personas.hidden = personaList.childElementCount === 0 || calling || state.lines.length > 0 && state.phase !== 'ended';
   hint.hidden = state.phase !== 'live' || state.lines.some((line) => line.text !== '');
   setText(hint, say(hintKey(state)));
 }
@@ -93,10 +93,9 @@ function setText(element, text) {
 
 /**
  * @param {Persona[]} list
- * @param {string} chosen
- * @param {(id: string) => void} onChoice
+ * @param {{ chosen: string, isListMissing: boolean, onChoice: (id: string) => void }} options
  */
-export function showPersonas(list, chosen, onChoice) {
+export function showPersonas(list, { chosen, isListMissing, onChoice }) {
   const cards = list.map((persona) => {
     const radio = make('input', '');
     radio.type = 'radio';
@@ -109,7 +108,8 @@ export function showPersonas(list, chosen, onChoice) {
     name.lang = persona.languages[0] ?? '';
     return make('label', 'persona', radio, name, languages, make('span', 'persona-about', persona.description));
   });
-  personaList.replaceChildren(...(cards.length > 0 ? cards : [make('p', 'fine', say('noPersonas'))]));
+  const missing = isListMissing && cards.length === 0 ? [make('p', 'fine', say('noPersonas'))] : [];
+  personaList.replaceChildren(...cards, ...missing);
 }
 
 /**
