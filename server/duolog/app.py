@@ -18,7 +18,15 @@ from anyio.abc import TaskGroup
 from starlette.applications import Starlette
 
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
-from duolog.building import Adapters, build_adapters, build_batcher, build_caches, guard_options, pin_options
+from duolog.building import (
+    Adapters,
+    build_adapters,
+    build_batcher,
+    build_caches,
+    build_repeats,
+    guard_options,
+    pin_options,
+)
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError, EngineUnavailable, ModelMissing
@@ -80,6 +88,7 @@ class Application:
         )
         self._recognizer = Recognizer(self._adapters.asr, partial_core_share=settings.asr.partial_core_share)
         self._caches = build_caches(settings)
+        self._repeats = build_repeats(settings)
         self._synthesizer = Synthesizer(self._adapters.tts, cache=self._caches.speech)
         self._pins = PinnedPlacement(self._adapters.replicas, pin_options(settings))
         self._batcher = build_batcher(settings, ObservedEngine(self._adapters.llm, self._pins), self._pins)
@@ -125,6 +134,7 @@ class Application:
             allowed_origins=server.allowed_origins,
             limits=self.limits,
             drain=self.drain,
+            idempotency=self._repeats.idempotency,
         )
         return build_app(ports, self._lifespan)
 
@@ -134,6 +144,7 @@ class Application:
             for adapter in (self._adapters.asr, self._adapters.tts, self._adapters.llm, self._adapters.store):
                 stack.push_async_callback(adapter.aclose)
             stack.push_async_callback(self._caches.store.aclose)
+            stack.push_async_callback(self._repeats.store.aclose)
             stack.push_async_callback(self._adapters.gpus.aclose)
             for source in (self._adapters.pin_sources.monitor, self._adapters.pin_sources.store):
                 if source is not None:
@@ -161,6 +172,8 @@ class Application:
             tasks.start_soon(self._adapters.llm.watch)
         tasks.start_soon(self._pin_keeper.run)
         tasks.start_soon(self._caches.worker.run)
+        tasks.start_soon(self._repeats.worker.run)
+        tasks.start_soon(self._repeats.idempotency.run)
         tasks.start_soon(self._watch_store)
         tasks.start_soon(self._guard.run)
         tasks.start_soon(self._export_queues)

@@ -15,7 +15,7 @@ from duolog.adapters.kv_events import KvEventsOptions, ZmqKvEvents
 from duolog.adapters.machine_memory import MemoryOfMachine
 from duolog.adapters.nvidia_monitor import NvidiaMonitor
 from duolog.adapters.openai_llm import Dialect, OpenAILanguageModel, OpenAIOptions
-from duolog.adapters.redis_cache import RedisByteCache
+from duolog.adapters.redis_cache import RedisByteCache, RedisIdempotencyStore
 from duolog.adapters.redis_pins import RedisPinStore
 from duolog.adapters.redis_store import RedisOptions, RedisSessionStore
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
@@ -26,6 +26,7 @@ from duolog.models.store import ModelStore
 from duolog.ports.asr import SpeechRecognizer
 from duolog.ports.cache import ByteCache
 from duolog.ports.errors import ModelMissing
+from duolog.ports.idempotency import IdempotencyStore
 from duolog.ports.llm import LanguageModel
 from duolog.ports.machine import GpuMonitor, MachineMemory
 from duolog.ports.store import SessionStore
@@ -34,6 +35,7 @@ from duolog.ports.turn_detector import TurnDetector
 from duolog.ports.vad import VoiceActivityDetectorFactory
 from duolog.serving.batcher import Batcher, BatcherOptions
 from duolog.serving.guard import GuardOptions, Reading, Watermarks
+from duolog.serving.idempotency import Idempotency, IdempotencyOptions
 from duolog.serving.pins.keep_warm import KeepWarmOptions
 from duolog.serving.pins.keeper import PinSources
 from duolog.serving.pins.placement import PinOptions
@@ -126,6 +128,24 @@ def build_caches(settings: Settings) -> Caches:
         store,
         worker,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What keeps requests that come twice from being carried out twice."""
+
+    idempotency: Idempotency
+    store: IdempotencyStore
+    worker: StoreWorker
+    """Its `run`, and that of `idempotency`, must be running."""
+
+
+def build_repeats(settings: Settings) -> Repeats:
+    store = RedisIdempotencyStore(RedisOptions(settings.store_url, timeout_s=CACHE_TIMEOUT_S, max_connections=2))
+    worker = StoreWorker("idempotency")
+    chosen = settings.cache
+    options = IdempotencyOptions(ttl_s=chosen.repeat_ttl_s, lock_s=chosen.repeat_lock_s)
+    return Repeats(Idempotency(store, worker, options), store, worker)
 
 
 def _model_identity(settings: Settings) -> str:

@@ -275,6 +275,10 @@ class CacheSettings:
     speech_ttl_s: Seconds = 86_400
     wait_ms: Annotated[float, Field(ge=0, le=100)] = 8
     """Longest wait of a turn for the store."""
+    repeat_ttl_s: Seconds = 600
+    """How long a client event or HTTP request that is sent again gets what came of the first."""
+    repeat_lock_s: Seconds = 10
+    """What a crashed server was carrying out may be carried out again after this long."""
 
 
 @dataclass(frozen=True, slots=True)

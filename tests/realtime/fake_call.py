@@ -119,7 +119,7 @@ class FakeCall:
             raise self.broken
         self.heard.append(samples)
 
-    def commit_audio(self) -> None:
+    def commit_audio(self) -> str:
         if not self.heard:
             raise RequestRefused("The input buffer is empty.", code="input_audio_buffer_commit_empty")
         duration_s = sum(map(len, self.heard)) / self.config.input_rate_hz
@@ -133,12 +133,13 @@ class FakeCall:
             ItemDone(item, previous),
             TranscriptCompleted(item.id, heard.text, duration_s),
         )
+        return item.id
 
     def clear_audio(self) -> None:
         self.heard = []
         self.say(InputCleared())
 
-    def create_item(self, item: Item, after: str | None) -> None:
+    def create_item(self, item: Item, after: str | None) -> str | None:
         try:
             previous = self.conversation.add(item, after)
         except DuplicateItem as error:
@@ -146,6 +147,7 @@ class FakeCall:
         except UnknownItem as error:
             raise RequestRefused("There is none.", code="item_not_found", param="previous_item_id") from error
         self.say(ItemAdded(item, previous), ItemDone(item, previous))
+        return previous
 
     def delete_item(self, item_id: str) -> None:
         self._find(item_id)
@@ -173,6 +175,7 @@ class FakeCall:
             metadata=options.metadata,
             out_of_band=options.out_of_band,
             max_output_tokens=options.max_output_tokens,
+            asked_by=options.asked_by,
         )
         kind = PartKind.OUTPUT_AUDIO if modality is Modality.AUDIO else PartKind.OUTPUT_TEXT
         item = Item(self._id("item"), ItemRole.ASSISTANT, (), ItemStatus.IN_PROGRESS)

@@ -6,6 +6,7 @@ Knows no socket. `ClientCommands.apply` waits only where the call's input queue 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatchmethod
 
@@ -34,6 +35,7 @@ from duolog.realtime.client_messages import (
     SessionUpdate,
 )
 from duolog.realtime.frames import unpack_microphone
+from duolog.realtime.rendering import item_json
 from duolog.realtime.session_messages import SessionPayload
 from duolog.realtime.session_update import SessionMerger
 from duolog.realtime.translator import Translator
@@ -41,6 +43,9 @@ from duolog.realtime.wire_session import SessionKind, format_json
 from duolog.session.config import Modality, ResponseOptions
 from duolog.session.control import CallControl, PlayoutReport
 from duolog.turns.conversation import ContentPart, Item, ItemRole, PartKind
+
+Acknowledgement = Sequence[Mapping[str, object]]
+"""Messages to the client, without their event ids; empty where none answers the event itself."""
 
 AUDIO_SLICE_MS = 100
 """A long append reaches the call in slices, so that its bounded queue can hold it back."""
@@ -55,15 +60,16 @@ class ClientCommands:
         self._merger = merger
         self._extensions = extensions
 
-    async def apply(self, event: ClientEvent) -> None:
-        """Ask the call. Raises RequestRefused; then nothing has changed."""
+    async def apply(self, event: ClientEvent) -> Acknowledgement:
+        """Ask the call; what tells its client that it was done. Raises RequestRefused; then nothing has changed."""
         if isinstance(event, ExtensionEvent) and not self._extensions:
             message = f"'{event.type}' is an extension; open the connection with ?duolog=1 to use it."
             raise RequestRefused(message, code="extensions_not_enabled", param="type")
         if isinstance(event, InputAudioAppend):
             await self._append(bytes_from_base64(event.audio, "audio"), self._input_format, "audio")
-        else:
-            self._ask(event)
+            return ()
+        acknowledgement: Acknowledgement | None = self._ask(event)
+        return acknowledgement or ()
 
     async def append_binary(self, frame: bytes) -> None:
         """Microphone audio in a binary frame: PCM16 at the input rate. Raises RequestRefused."""
@@ -93,7 +99,7 @@ class ClientCommands:
             await self._call.append_audio(samples[start : start + step])
 
     @singledispatchmethod
-    def _ask(self, event: ClientEvent) -> None:
+    def _ask(self, event: ClientEvent) -> Acknowledgement | None:
         raise TypeError(f"no command for {type(event).__name__}")
 
     @_ask.register
@@ -101,8 +107,9 @@ class ClientCommands:
         self.update_session(event.session)
 
     @_ask.register
-    def _(self, _event: InputAudioCommit) -> None:
-        self._call.commit_audio()
+    def _(self, _event: InputAudioCommit) -> Acknowledgement:
+        item_id = self._call.commit_audio()
+        return ({"type": "input_audio_buffer.committed", "item_id": item_id, "previous_item_id": None},)
 
     @_ask.register
     def _(self, _event: InputAudioClear) -> None:
@@ -113,12 +120,15 @@ class ClientCommands:
         """Over a WebSocket the client holds the audio and clears it itself."""
 
     @_ask.register
-    def _(self, event: ItemCreate) -> None:
-        self._call.create_item(self._item(event.item), event.previous_item_id)
+    def _(self, event: ItemCreate) -> Acknowledgement:
+        item = self._item(event.item)
+        told = {"item": item_json(item), "previous_item_id": self._call.create_item(item, event.previous_item_id)}
+        return {"type": "conversation.item.added", **told}, {"type": "conversation.item.done", **told}
 
     @_ask.register
-    def _(self, event: ItemDelete) -> None:
+    def _(self, event: ItemDelete) -> Acknowledgement:
         self._call.delete_item(event.item_id)
+        return ({"type": "conversation.item.deleted", "item_id": event.item_id},)
 
     @_ask.register
     def _(self, event: ItemRetrieve) -> None:
@@ -129,15 +139,18 @@ class ClientCommands:
             raise RequestRefused(str(error), code="item_retrieve_invalid_item_id", param="item_id") from error
 
     @_ask.register
-    def _(self, event: ItemTruncate) -> None:
+    def _(self, event: ItemTruncate) -> Acknowledgement:
         self._call.truncate_item(event.item_id, event.content_index, event.audio_end_ms)
+        where = {"content_index": event.content_index, "audio_end_ms": event.audio_end_ms}
+        return ({"type": "conversation.item.truncated", "item_id": event.item_id, **where},)
 
     @_ask.register
     def _(self, event: ResponseCreate) -> None:
         if self._translator.session.wire.kind is SessionKind.TRANSCRIPTION:
             message = "A transcription session has no responses; send session.update with type 'realtime' first."
             raise RequestRefused(message, code="invalid_value", param="type")
-        self._call.create_response(self._options(event.response or ResponsePayload()))
+        options = self._options(event.response or ResponsePayload())
+        self._call.create_response(replace(options, asked_by=event.event_id))
 
     @_ask.register
     def _(self, event: ResponseCancel) -> None:

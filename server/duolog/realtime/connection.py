@@ -13,24 +13,29 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from duolog.ports.errors import EngineError, Overloaded, RequestRefused
-from duolog.realtime.client_messages import Ping
+from duolog.ports.idempotency import Standing
+from duolog.realtime.client_messages import ClientEvent, Ping
 from duolog.realtime.commands import ClientCommands
-from duolog.realtime.drain import Drain
 from duolog.realtime.frames import Frame
 from duolog.realtime.parsing import Refusal, parse_event
-from duolog.realtime.ports import WireLimits
+from duolog.realtime.ports import AppPorts
 from duolog.realtime.rendering import error_json, refusal_json
+from duolog.realtime.repeats import RepeatedEvents, acknowledgement
 from duolog.realtime.server_messages import ErrorMessage
 from duolog.realtime.translator import Translator
+from duolog.serving.idempotency import Begun
 from duolog.session.control import CallControl
 from duolog.session.events import CallEvent, PlayoutFlush
 from duolog.session.outbox import SlowConsumer
 
 MAX_WAITING_FRAMES = 8
+MAX_WAITING_EVENTS = 16
+"""Repeated events that may wait for the end of the first."""
 
 NORMAL_CLOSURE = 1000
 GOING_AWAY = 1001
@@ -61,15 +66,17 @@ class RealtimeConnection:
         call: CallControl,
         commands: ClientCommands,
         translator: Translator,
-        limits: WireLimits,
-        drain: Drain,
+        repeats: RepeatedEvents,
+        ports: AppPorts,
     ) -> None:
         self._socket = socket
+        self._repeats = repeats
+        self._waiting_events = 0
         self._call = call
         self._commands = commands
         self._translator = translator
-        self._limits = limits
-        self._drain = drain
+        self._limits = ports.limits
+        self._drain = ports.drain
         self._scope = anyio.CancelScope()
         self._ending: Ending | None = None
         self._introduced = anyio.Event()
@@ -83,7 +90,7 @@ class RealtimeConnection:
         send, receive = anyio.create_memory_object_stream[Frame | Ending](MAX_WAITING_FRAMES)
         with self._scope:
             async with send, receive, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._read, send)
+                tasks.start_soon(self._read, send, tasks)
                 tasks.start_soon(self._pump, send)
                 tasks.start_soon(self._write, receive)
                 tasks.start_soon(self._watch_time)
@@ -100,7 +107,7 @@ class RealtimeConnection:
 
     # Client → call
 
-    async def _read(self, outgoing: MemoryObjectSendStream[Frame | Ending]) -> None:
+    async def _read(self, outgoing: MemoryObjectSendStream[Frame | Ending], tasks: TaskGroup) -> None:
         await self._introduced.wait()
         while True:
             message = await self._socket.receive()
@@ -109,39 +116,78 @@ class RealtimeConnection:
                 return
             self._heard_at_s = anyio.current_time()
             try:
-                answer = await self._take(message.get("text"), message.get("bytes"))
+                event = await self._take(message.get("text"), message.get("bytes"))
+                answers = event if isinstance(event, list) else await self._take_event(event, outgoing, tasks)
             except SlowConsumer:
                 self._end(Ending(POLICY_VIOLATION, "the client asks for more than it reads"))
                 return
-            if answer is not None:
+            for answer in answers:
                 await outgoing.send(answer)
 
-    async def _take(self, text: str | None, binary: bytes | None) -> Frame | None:
-        """Carry out one message; the frame that answers it here, which is a pong or an error."""
+    async def _take(self, text: str | None, binary: bytes | None) -> ClientEvent | list[Frame]:
+        """The event in one message; or, where there is none, the frames that answer the message."""
         size = len(binary or b"") if text is None else len(text)
         if size > self._limits.max_message_bytes:
             message = f"The message has {size} bytes; at most {self._limits.max_message_bytes} are taken. Send less."
-            return self._refused(RequestRefused(message, code="message_too_large"), None)
+            return [self._refused(RequestRefused(message, code="message_too_large"), None)]
         if text is None:
             return await self._take_binary(binary or b"")
         event = parse_event(text)
-        if isinstance(event, Refusal):
-            return self._refused(event.error, event.event_id)
-        try:
-            await self._commands.apply(event)
-        except RequestRefused as error:
-            return self._refused(error, event.event_id)
-        except (Overloaded, EngineError) as error:
-            failed = error_json(str(error), code="server_error", kind="server_error", event_id=event.event_id)
-            return self._translator.frame(failed)
-        return self._pong(event) if isinstance(event, Ping) else None
+        return [self._refused(event.error, event.event_id)] if isinstance(event, Refusal) else event
 
-    async def _take_binary(self, frame: bytes) -> Frame | None:
+    async def _take_event(
+        self, event: ClientEvent, outgoing: MemoryObjectSendStream[Frame | Ending], tasks: TaskGroup
+    ) -> list[Frame]:
+        """Carry it out, unless it has been; the frames that answer it here: a pong, an error, what came of it."""
+        told = self._repeats.under_way(event)
+        if told is not None:
+            return [self._translator.again(message) for message in told]
+        try:
+            begun = await self._repeats.begin(event)
+        except RequestRefused as error:
+            return [self._refused(error, event.event_id)]
+        if begun.standing is not Standing.RUNNING:
+            return await self._answer(event, begun)
+        if self._waiting_events >= MAX_WAITING_EVENTS:
+            message = "Too many repeated events wait for the end of the first; wait for their answers."
+            return [self._refused(RequestRefused(message, code="event_in_progress", param="event_id"), event.event_id)]
+        self._waiting_events += 1
+        tasks.start_soon(self._answer_later, event, outgoing)
+        return []
+
+    async def _answer_later(self, event: ClientEvent, outgoing: MemoryObjectSendStream[Frame | Ending]) -> None:
+        """The same event is being carried out elsewhere: audio and other events do not wait for its end."""
+        try:
+            for frame in await self._answer(event, await self._repeats.wait(event)):
+                await outgoing.send(frame)
+        except RequestRefused as error:
+            await outgoing.send(self._refused(error, event.event_id))
+        except SlowConsumer:
+            self._end(Ending(POLICY_VIOLATION, "the client asks for more than it reads"))
+        finally:
+            self._waiting_events -= 1
+
+    async def _answer(self, event: ClientEvent, begun: Begun) -> list[Frame]:
+        if begun.standing is Standing.DONE:
+            return [self._translator.again(message) for message in acknowledgement(begun.result)]
+        try:
+            told = await self._commands.apply(event)
+        except RequestRefused as error:
+            self._repeats.refused(event, begun)
+            return [self._refused(error, event.event_id)]
+        except (Overloaded, EngineError) as error:
+            self._repeats.refused(event, begun)
+            failed = error_json(str(error), code="server_error", kind="server_error", event_id=event.event_id)
+            return [self._translator.frame(failed)]
+        self._repeats.carried_out(event, begun, told)
+        return [self._pong(event)] if isinstance(event, Ping) else []
+
+    async def _take_binary(self, frame: bytes) -> list[Frame]:
         try:
             await self._commands.append_binary(frame)
         except RequestRefused as error:
-            return self._refused(error, None)
-        return None
+            return [self._refused(error, None)]
+        return []
 
     def _refused(self, error: RequestRefused, event_id: str | None) -> Frame:
         return self._translator.frame(refusal_json(error, event_id))
@@ -158,7 +204,9 @@ class RealtimeConnection:
         async with aclosing(self._call.events()) as events:
             async for event in events:
                 self._note_flush(event)
-                for frame in self._translator.translate(event):
+                frames = self._translator.translate(event)
+                self._repeats.told(event, frames)
+                for frame in frames:
                     await outgoing.send(frame)
                 self._introduced.set()
         await outgoing.send(Ending(NORMAL_CLOSURE, "the call has ended"))

@@ -7,6 +7,8 @@ let in for one `error` event and a close code.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import structlog
@@ -36,6 +38,7 @@ from duolog.realtime.connection import (
 from duolog.realtime.frames import Frame
 from duolog.realtime.ports import AppPorts, ClientOptions
 from duolog.realtime.rendering import error_json
+from duolog.realtime.repeats import RepeatedEvents
 from duolog.realtime.server_messages import ErrorMessage
 from duolog.realtime.session_messages import SessionPayload
 from duolog.realtime.session_update import EffectiveSession, SessionMerger
@@ -65,6 +68,8 @@ class RealtimeEndpoint:
     def __init__(self, ports: AppPorts, client_secrets: ClientSecrets) -> None:
         self._ports = ports
         self._secrets = client_secrets
+        self._repeats: dict[str, RepeatedEvents] = {}
+        """Of the open connections, by session id."""
 
     async def connect(self, socket: WebSocket) -> None:
         """One client, from handshake to close."""
@@ -158,7 +163,26 @@ class RealtimeEndpoint:
         commands = ClientCommands(call, translator, merger, extensions=extensions)
         if admission.session is not None:
             self._begin_with(admission.session, commands)
-        connection = RealtimeConnection(socket, call, commands, translator, self._ports.limits, self._ports.drain)
+        with self._remembering(call, admission) as repeats:
+            connection = RealtimeConnection(socket, call, commands, translator, repeats, self._ports)
+            await self._run(connection, call, extensions=extensions)
+
+    @contextmanager
+    def _remembering(self, call: CallControl, admission: Admission) -> Iterator[RepeatedEvents]:
+        """What this connection knows of its events; that of the one it takes the session over from ends here."""
+        session_id = call.session_id
+        if (taken_over := self._repeats.pop(session_id, None)) is not None:
+            taken_over.close()
+        repeats = RepeatedEvents(self._ports.idempotency, session_id, resumed=session_id == admission.resume)
+        self._repeats[session_id] = repeats
+        try:
+            yield repeats
+        finally:
+            repeats.close()
+            if self._repeats.get(session_id) is repeats:
+                del self._repeats[session_id]
+
+    async def _run(self, connection: RealtimeConnection, call: CallControl, *, extensions: bool) -> None:
         with structlog.contextvars.bound_contextvars(call=call.session_id):
             log.info("call opened", persona=call.config.persona, extensions=extensions)
             ending = await connection.run()

@@ -6,6 +6,7 @@ import json
 import math
 import uuid
 from contextlib import aclosing
+from functools import partial
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,7 +15,8 @@ from starlette.responses import JSONResponse, Response
 
 from duolog.ports.errors import Overloaded, RequestRefused
 from duolog.ports.llm import Sampling
-from duolog.realtime.access import ClientSecrets, bearer_key, key_matches, origin_allowed
+from duolog.realtime.access import ClientSecret, ClientSecrets, bearer_key, key_matches, origin_allowed
+from duolog.realtime.http_repeats import KEY_REUSED, REQUEST_IN_PROGRESS, RepeatedRequests
 from duolog.realtime.parsing import parse_session, refusal_of
 from duolog.realtime.ports import AppPorts, PersonaSummary
 from duolog.realtime.rendering import error_json
@@ -26,6 +28,8 @@ from duolog.session.config import SessionConfig
 METRICS_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 DEFAULT_SECRET_S = 600
 MAX_BODY_BYTES = 262_144
+STATUS = {REQUEST_IN_PROGRESS: 409, KEY_REUSED: 422}
+"""Of refusals, by code; else 400."""
 
 
 class ExpiresAfter(BaseModel):
@@ -43,11 +47,12 @@ class SecretRequest(BaseModel):
 
 
 class HttpApi:
-    """One per application. Handlers raise RequestRefused and Overloaded; the application answers 400 and 503."""
+    """One per application. Handlers raise RequestRefused and Overloaded; the application answers 4xx and 503."""
 
     def __init__(self, ports: AppPorts, client_secrets: ClientSecrets) -> None:
         self._ports = ports
         self._secrets = client_secrets
+        self._repeats = RepeatedRequests(ports.idempotency)
 
     async def personas(self, _request: Request) -> Response:
         summaries = [
@@ -89,11 +94,17 @@ class HttpApi:
             return error_response(403, "Pages of this origin may not ask for keys here.", "origin_not_allowed")
         if self._ports.api_keys and not key_matches(bearer_key(request.headers), self._ports.api_keys):
             return error_response(401, "The API key is missing or wrong; send it as a bearer token.", "invalid_api_key")
-        asked = _secret_request(await _body(request))
-        session = self._session(asked.session)
+        body = await _body(request)
+        asked = _secret_request(body)
         seconds = (asked.expires_after or ExpiresAfter()).seconds
+        given = await self._repeats.once(request, body, partial(self._issue_secret, asked, seconds), keep_s=seconds)
+        self._secrets.adopt(ClientSecret(str(given["value"]), int(str(given["expires_at"])), asked.session))
+        return JSONResponse(given)
+
+    def _issue_secret(self, asked: SecretRequest, seconds: int) -> dict[str, object]:
+        session = self._session(asked.session)
         secret = self._secrets.issue(seconds, asked.session)
-        return JSONResponse({"value": secret.value, "expires_at": secret.expires_at, "session": session})
+        return {"value": secret.value, "expires_at": secret.expires_at, "session": session}
 
     def _parts(self) -> dict[str, dict[str, object]]:
         return {name: {"ready": part.ready, "detail": part.detail} for name, part in self._ports.health().items()}
@@ -157,7 +168,10 @@ async def refused_response(_request: Request, error: Exception) -> Response:
     """RequestRefused, as an HTTP answer."""
     if not isinstance(error, RequestRefused):
         raise error
-    return error_response(400, str(error), error.code, error.param)
+    response = error_response(STATUS.get(error.code, 400), str(error), error.code, error.param)
+    if error.code == REQUEST_IN_PROGRESS:
+        response.headers["retry-after"] = "1"
+    return response
 
 
 async def overloaded_response(_request: Request, error: Exception) -> Response:

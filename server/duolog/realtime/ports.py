@@ -10,6 +10,7 @@ from typing import Protocol
 
 from duolog.ports.clock import WallClock
 from duolog.realtime.drain import Drain
+from duolog.serving.idempotency import Idempotency
 from duolog.session.control import CallControl
 
 
@@ -94,3 +95,5 @@ class AppPorts:
     """Further pages that may open calls, as `https://host[:port]`; `*`: all. The server's own page always may."""
     limits: WireLimits = field(default_factory=WireLimits)
     drain: Drain = field(default_factory=Drain)
+    idempotency: Idempotency | None = None
+    """None: what comes twice is carried out twice."""

@@ -8,7 +8,7 @@ is null; nothing of `duolog.*` reaches a client that did not ask for it.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import singledispatchmethod
 from itertools import count
@@ -89,8 +89,17 @@ class Translator:
 
     def frame(self, message: ServerMessage, generation: int | None = None) -> Frame:
         """The message with its event id."""
-        event_id = f"event_{self.session.wire.id.removeprefix('sess_')}_{next(self._event_numbers)}"
-        return Frame({"event_id": event_id, **message}, generation)
+        return Frame({"event_id": self._next_event_id(), **message}, generation)
+
+    def again(self, message: Mapping[str, object]) -> Frame:
+        """A message that a client of this session was sent before, with an event id of its own."""
+        previous = message.get("previous_item_id")
+        known = {"previous_item_id": self._known(previous if isinstance(previous, str) else None)}
+        named = known if "previous_item_id" in message else {}
+        return Frame({**message, **named, "event_id": self._next_event_id()})
+
+    def _next_event_id(self) -> str:
+        return f"event_{self.session.wire.id.removeprefix('sess_')}_{next(self._event_numbers)}"
 
     def _extension(self, message: ServerMessage) -> Iterator[Frame]:
         if self._extensions:

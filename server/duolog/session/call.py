@@ -127,17 +127,18 @@ class Call:
             except anyio.ClosedResourceError:  # the call has ended; its client is about to be told
                 return
 
-    def commit_audio(self) -> None:
+    def commit_audio(self) -> str:
         self._hear_waiting()
-        self._floor.commit()
+        return self._floor.commit()
 
     def clear_audio(self) -> None:
         self._hear_waiting()
         self._floor.clear()
 
-    def create_item(self, item: Item, after: str | None) -> None:
-        self._context.items.create(item, after)
+    def create_item(self, item: Item, after: str | None) -> str | None:
+        previous = self._context.items.create(item, after)
         self._conversation_changed()
+        return previous
 
     def delete_item(self, item_id: str) -> None:
         self._context.items.delete(item_id)

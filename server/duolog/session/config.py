@@ -83,3 +83,5 @@ class ResponseOptions:
     """`conversation: "none"`: the answer does not enter the conversation."""
     input_items: tuple[str, ...] | None = None
     """Ids of the items to answer instead of the whole conversation."""
+    asked_by: str | None = None
+    """The client's own id of the event that asked for it."""

@@ -42,16 +42,16 @@ class CallControl(Protocol):
         """Microphone audio, mono, at `config.input_rate_hz`. Waits while the call's input queue is full."""
         ...
 
-    def commit_audio(self) -> None:
-        """End the user's turn by hand. Refused: `input_audio_buffer_commit_empty`."""
+    def commit_audio(self) -> str:
+        """End the user's turn by hand; its item's id. Refused: `input_audio_buffer_commit_empty`."""
         ...
 
     def clear_audio(self) -> None:
         """Forget uncommitted audio; emits InputCleared."""
         ...
 
-    def create_item(self, item: Item, after: str | None) -> None:
-        """Add an item to the conversation. Refused: `item_id_already_exists`, `item_not_found`."""
+    def create_item(self, item: Item, after: str | None) -> str | None:
+        """Add an item; the id of the one before it. Refused: `item_id_already_exists`, `item_not_found`."""
         ...
 
     def delete_item(self, item_id: str) -> None:

@@ -45,6 +45,8 @@ class ResponseInfo:
     """One sentence, where it failed."""
     out_of_band: bool = False
     max_output_tokens: int | None = None
+    asked_by: str | None = None
+    """The client's own id of the event that asked for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ class Items:
             self._outbox.put(ItemAdded(item, previous))
             self._outbox.put(ItemDone(item, previous))
 
-    def create(self, item: Item, after: str | None = None) -> None:
-        """Raises RequestRefused for a known id or an unknown `after`."""
+    def create(self, item: Item, after: str | None = None) -> str | None:
+        """The id of the item before it. Raises RequestRefused for a known id or an unknown `after`."""
         try:
             previous = self.conversation.add(item, after)
         except DuplicateItem as error:
@@ -47,6 +47,7 @@ class Items:
             raise _not_found(error.item_id, "previous_item_id") from error
         self._outbox.put(ItemAdded(item, previous))
         self._outbox.put(ItemDone(item, previous))
+        return previous
 
     def delete(self, item_id: str) -> None:
         """Raises RequestRefused for an unknown id."""

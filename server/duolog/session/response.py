@@ -156,4 +156,5 @@ class Response:
             error=outcome.error,
             out_of_band=self.options.out_of_band,
             max_output_tokens=self._max_tokens,
+            asked_by=self.options.asked_by,
         )

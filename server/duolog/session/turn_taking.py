@@ -138,13 +138,14 @@ class TurnTaking:
         for event in self.ear.activity.force_endpoint():
             self._on_voice(event)
 
-    def commit(self) -> None:
-        """End the user's turn by hand. Raises RequestRefused where there is nothing to commit."""
+    def commit(self) -> str:
+        """End the user's turn by hand; the id of its item. Raises RequestRefused where there is nothing to commit."""
         if not self._manual:
             if not self.ear.activity.in_utterance:
                 raise _nothing_to_commit()
+            item_id = self._item_id
             self._commit_running()
-            return
+            return item_id
         if self.ear.kept_samples < MIN_COMMIT_MS * SAMPLES_PER_MS:
             raise _nothing_to_commit()
         self._item_id = new_id("item")
@@ -153,6 +154,7 @@ class TurnTaking:
         self._publish_item(turn, self._item_id)
         self._runner.submit(turn)
         self.ear.end_utterance()
+        return self._item_id
 
     def _commit_running(self) -> None:
         """However short it is, and whatever it would have been over the bot: the client knows better."""

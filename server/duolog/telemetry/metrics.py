@@ -149,6 +149,9 @@ CACHE_LOOKUPS = Counter(
     "duolog_cache_lookups", "Looks into a cache, by where it was found.", ["cache", "result"], registry=REGISTRY
 )
 CACHE_BYTES = Gauge("duolog_cache_bytes", "Memory of a cache in this process.", ["cache"], registry=REGISTRY)
+REPEATS = Counter(
+    "duolog_repeats", "Requests that came again, by what became of them.", ["kind", "outcome"], registry=REGISTRY
+)
 STORE_SKIPPED = Counter(
     "duolog_store_skipped", "Commands not sent because the store is down or slow.", ["user"], registry=REGISTRY
 )
