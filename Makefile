@@ -54,7 +54,7 @@ check: setup-dev web-tools ## format, lint, types, layers, the page's types, con
 	$(BIN)/python packaging/check_configs.py
 
 .PHONY: test
-test: setup-dev web-tools browser ## what CI runs: set-up, every check, every test
+test: setup-dev web-tools browser prometheus ## what CI runs: set-up, every check, every test
 	@$(BIN)/duolog models prepare --profile tiny
 	@$(MAKE) --no-print-directory check
 	$(BIN)/pytest
@@ -162,3 +162,7 @@ node:
 .PHONY: browser
 browser:
 	@packaging/system_tool.sh chromium chromium
+
+.PHONY: prometheus
+prometheus:
+	@packaging/system_tool.sh promtool prometheus

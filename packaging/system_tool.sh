@@ -1,6 +1,7 @@
 #!/bin/bash
 # Make sure that a program is there: system_tool.sh PROGRAM DEBIAN_PACKAGE...
 # Installs the packages where this is Debian and we are root; otherwise says what is needed and stops.
+# Of prometheus only promtool is taken out of the package: installed, it would start a server now and at every boot.
 set -euo pipefail
 program=$1
 shift
@@ -21,7 +22,15 @@ fi
 echo "Installing $* with apt-get (some minutes at most)"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q=2
-apt-get install -q=2 --no-install-recommends "$@"
+if [ "$program" = promtool ]; then
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    (cd "$folder" && apt-get download -q=2 -o APT::Sandbox::User=root "$@")
+    dpkg-deb --fsys-tarfile "$folder"/*.deb | tar -x -C "$folder" ./usr/bin/promtool
+    install -m 755 "$folder/usr/bin/promtool" /usr/local/bin/promtool
+else
+    apt-get install -q=2 --no-install-recommends "$@"
+fi
 if ! present; then
     echo "$* from apt-get did not bring a usable $program (node must be 20 or newer); install it yourself and run the same command again." >&2
     exit 1
