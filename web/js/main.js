@@ -169,7 +169,7 @@ function tiePage() {
   listenToKeys({
     wantsSpace: () => call.state.pushToTalk && call.state.phase === 'live',
     talk: (down) => call.talk(down),
-    interrupt: () => call.state.playing && call.interrupt(),
+    escape,
     mute: () => isCalling(call.state) && call.mute(!call.state.muted),
     overlay: () => overlay.open(!overlay.isOpen),
   });
@@ -188,6 +188,15 @@ function tiePage() {
   document.addEventListener('visibilitychange', () => document.hidden || reader.hurry());
   window.addEventListener('online', () => reader.hurry());
   window.addEventListener('pagehide', () => call.hangUp());
+}
+
+function escape() {
+  const settings = byId('settings', HTMLDetailsElement);
+  if (overlay.holdsFocus) overlay.open(false);
+  else if (settings.open && settings.contains(document.activeElement)) {
+    settings.open = false;
+    settings.querySelector('summary')?.focus();
+  } else if (call.state.playing) call.interrupt();
 }
 
 function showMeters() {

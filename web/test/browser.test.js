@@ -213,6 +213,36 @@ describe('the page with a microphone', { skip: skipReason(), concurrency: false 
     });
   });
 
+  test('by keyboard: L opens the overlay, Escape in it closes it and does not interrupt, elsewhere it does', async () => {
+    await onPage(browser, { answerSeconds: 6 }, async (page, server) => {
+      await start(page);
+      await waitFor(page, (record) => (record.counts.playout.played[2] ?? 0) > 0, PATIENCE_MS);
+      const cancels = () => server.calls[0].messages.filter((message) => message.type === 'response.cancel').length;
+      await page.keyboard.press('l');
+      await page.locator('#overlay').waitFor();
+      await page.keyboard.press('Escape');
+      assert.equal(await page.locator('#overlay').isVisible(), false);
+      assert.equal(await page.evaluate(() => document.activeElement?.id), 'overlay-toggle');
+      assert.equal(cancels(), 0);
+      await page.keyboard.press('Escape');
+      await waitFor(page, () => cancels() === 1, PATIENCE_MS);
+      assert.equal(cancels(), 1);
+    });
+  });
+
+  test('on a phone, the conversation can still be read after the call', async () => {
+    await onPage(browser, {}, async (page) => {
+      await start(page);
+      await waitFor(page, (record) => record.lines.some((line) => line.text === QUESTION), PATIENCE_MS);
+      await page.click('#call-button');
+      const words = page.locator('.line .words', { hasText: QUESTION });
+      await words.scrollIntoViewIfNeeded();
+      const box = await words.boundingBox();
+      assert.ok(box && box.y > 0 && box.y + box.height <= 568, `the words are at ${JSON.stringify(box)}`);
+      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 320);
+    }, { context: { viewport: { width: 320, height: 568 } } });
+  });
+
   test('the page speaks Chinese where the browser does, and can be switched', async () => {
     await onPage(browser, {}, async (page) => {
       assert.equal(await page.locator('#call-label').textContent(), '开始通话');

@@ -1,10 +1,10 @@
-/** Keys of the page: the space bar talks, Escape interrupts, M mutes, L opens the overlay. Typing is left alone. */
+/** Keys of the page: the space bar talks, Escape closes the sheet it is pressed in or interrupts, M mutes, L opens the overlay. Typing is left alone. */
 
 /**
  * @typedef {object} KeyActions
  * @property {() => boolean} wantsSpace whether the space bar means talking just now
  * @property {(down: boolean) => void} talk
- * @property {() => void} interrupt
+ * @property {() => void} escape
  * @property {() => void} mute
  * @property {() => void} overlay
  */
@@ -37,7 +37,7 @@ export function listenToKeys(actions) {
  * @param {KeyActions} actions
  */
 function press(key, actions) {
-  if (key === 'Escape') actions.interrupt();
+  if (key === 'Escape') actions.escape();
   else if (key === 'm') actions.mute();
   else if (key === 'l') actions.overlay();
 }

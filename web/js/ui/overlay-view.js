@@ -36,6 +36,10 @@ export class OverlayView {
     return !this.#aside.hidden;
   }
 
+  get holdsFocus() {
+    return this.isOpen && this.#aside.contains(document.activeElement);
+  }
+
   /** @param {boolean} open */
   open(open) {
     this.#aside.hidden = !open;
