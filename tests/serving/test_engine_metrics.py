@@ -129,7 +129,7 @@ async def test_the_voices_time_and_failures_are_told() -> None:
 
     async def hear() -> None:
         request = SpeechRequest("Hello.", voice="scripted", language="en")
-        async with aclosing(synthesizer.speak("a", request, first=True, deadline=9.0)) as chunks:
+        async with aclosing(synthesizer.speak("a", request)) as chunks:
             async for _ in chunks:
                 pass
 

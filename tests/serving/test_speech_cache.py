@@ -39,7 +39,7 @@ class Server:
     cache: SpeechCache
 
     async def say(self, request: SpeechRequest = HELLO) -> list[SpeechChunk]:
-        speech = self.synthesizer.speak("sess", request, first=True, deadline=0)
+        speech = self.synthesizer.speak("sess", request)
         async with aclosing(speech) as chunks:
             return [chunk async for chunk in chunks]
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from duolog.adapters.scripted_tts import ScriptedSynthesizer
 from duolog.ports.errors import EngineError, EngineRejected, EngineTimeout, EngineUnavailable
 from duolog.ports.tts import SpeechChunk, SpeechRequest
+from duolog.serving.speech_order import MOST_OVERTAKEN
 from duolog.serving.synthesizer import MAX_UNREAD_CHUNKS, Synthesizer
 
 pytestmark = pytest.mark.session
@@ -36,13 +37,12 @@ class Caller:
         self._synthesizer = synthesizer
         self._log = log
 
-    async def hear(self, text: str, *, first: bool = False, deadline: float = 0.0, leave_after_s: float = 1e6) -> None:
+    async def hear(self, text: str, *, dry_at: float | None = None, leave_after_s: float = 1e6) -> None:
         outcome = "left"
         with anyio.move_on_after(leave_after_s):
             try:
-                async with aclosing(
-                    self._synthesizer.speak("call", request(text), first=first, deadline=deadline)
-                ) as chunks:
+                runs_dry_at = None if dry_at is None else lambda: dry_at
+                async with aclosing(self._synthesizer.speak("call", request(text), runs_dry_at=runs_dry_at)) as chunks:
                     async for chunk in chunks:
                         assert len(chunk.samples) > 0
                 outcome = "heard"
@@ -57,12 +57,12 @@ async def test_first_phrases_go_before_continuations_and_those_by_deadline() -> 
     caller = Caller(synthesizer, [])
     async with anyio.create_task_group() as calls, anyio.create_task_group() as service:
         service.start_soon(synthesizer.run)
-        calls.start_soon(lambda: caller.hear("running", deadline=9))
+        calls.start_soon(lambda: caller.hear("running", dry_at=9))
         await anyio.sleep(0.5)
-        calls.start_soon(lambda: caller.hear("late", deadline=30))
-        calls.start_soon(lambda: caller.hear("soon", deadline=20))
+        calls.start_soon(lambda: caller.hear("late", dry_at=30))
+        calls.start_soon(lambda: caller.hear("soon", dry_at=20))
         await anyio.sleep(0.1)
-        calls.start_soon(lambda: caller.hear("opening", first=True, deadline=40))
+        calls.start_soon(lambda: caller.hear("opening"))
         await anyio.sleep(0.1)
         assert synthesizer.waiting == 3
         await anyio.sleep(10)
@@ -78,10 +78,10 @@ async def test_a_waiting_phrase_that_is_left_is_never_spoken() -> None:
     async with anyio.create_task_group() as service:
         service.start_soon(synthesizer.run)
         async with anyio.create_task_group() as calls:
-            calls.start_soon(lambda: caller.hear("one", deadline=1))
+            calls.start_soon(lambda: caller.hear("one", dry_at=1))
             await anyio.sleep(0.1)
-            calls.start_soon(lambda: caller.hear("two", deadline=2, leave_after_s=0.5))
-            calls.start_soon(lambda: caller.hear("three", deadline=3))
+            calls.start_soon(lambda: caller.hear("two", dry_at=2, leave_after_s=0.5))
+            calls.start_soon(lambda: caller.hear("three", dry_at=3))
         service.cancel_scope.cancel()
     assert [spoken.text for spoken in engine.requests] == ["one", "three"]
     assert sorted(log) == ["one heard", "three heard", "two left"]
@@ -106,9 +106,7 @@ async def test_closing_the_generator_between_chunks_frees_the_engine() -> None:
     synthesizer = Synthesizer(engine)
     async with anyio.create_task_group() as service:
         service.start_soon(synthesizer.run)
-        async with aclosing(
-            synthesizer.speak("a", request("several chunks of sound"), first=True, deadline=0)
-        ) as sound:
+        async with aclosing(synthesizer.speak("a", request("several chunks of sound"))) as sound:
             await anext(sound)
             assert engine.running == 1
         await anyio.sleep(0.01)
@@ -127,7 +125,7 @@ async def test_an_error_reaches_its_own_caller_and_nobody_else() -> None:
         await caller.hear("first")
         await caller.hear("second")
         with pytest.raises(EngineRejected, match="no voice 'nobody'"):
-            await anext(synthesizer.speak("a", request("x", voice="nobody"), first=True, deadline=0))
+            await anext(synthesizer.speak("a", request("x", voice="nobody")))
         service.cancel_scope.cancel()
     assert log == ["first EngineError", "second heard"]
 
@@ -155,7 +153,7 @@ async def test_a_reader_that_never_reads_does_not_hold_up_the_others() -> None:
     log: list[str] = []
     async with anyio.create_task_group() as service:
         service.start_soon(synthesizer.run)
-        slow = synthesizer.speak("slow", request(endless), first=True, deadline=0)
+        slow = synthesizer.speak("slow", request(endless))
         await anext(slow)
         await Caller(synthesizer, log).hear("other")
         with pytest.raises(EngineTimeout, match="unread"):
@@ -183,7 +181,7 @@ async def test_shutting_down_ends_running_and_waiting_phrases() -> None:
     assert sorted(log) == ["running EngineUnavailable", "waiting EngineUnavailable"]
     assert engine.running == 0
     with pytest.raises(EngineUnavailable):
-        await anext(synthesizer.speak("a", request("x"), first=True, deadline=0))
+        await anext(synthesizer.speak("a", request("x")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +190,8 @@ class Plan:
 
     arrives_s: float
     leaves_after_s: float
-    first: bool
-    deadline: float
+    dry_at: float | None
+    """None: a first phrase."""
     fault: str
 
 
@@ -202,8 +200,7 @@ plans_of_callers = st.lists(
         Plan,
         arrives_s=st.floats(0, 5),
         leaves_after_s=st.one_of(st.just(1e6), st.floats(0, 3)),
-        first=st.booleans(),
-        deadline=st.floats(0, 20),
+        dry_at=st.one_of(st.none(), st.floats(0, 20)),
         fault=st.sampled_from(["none", "none", "none", "fail", "stall"]),
     ),
     max_size=12,
@@ -232,26 +229,33 @@ class Crowd:
 
     async def _call(self, number: int, plan: Plan) -> None:
         await anyio.sleep(plan.arrives_s)
-        self._engine.waiting.add(number)
+        self._engine.waiting[number] = 0
         caller = Caller(self._synthesizer, self.log)
-        await caller.hear(f"w{number}", first=plan.first, deadline=plan.deadline, leave_after_s=plan.leaves_after_s)
-        self._engine.waiting.discard(number)
+        await caller.hear(f"w{number}", dry_at=plan.dry_at, leave_after_s=plan.leaves_after_s)
+        self._engine.waiting.pop(number, None)
 
 
 class OrderCheckingEngine(ScriptedSynthesizer):
     def __init__(self, plans: list[Plan]) -> None:
         super().__init__(delay_s=0.7)
         self._plans = plans
-        self.waiting: set[int] = set()
+        self.waiting: dict[int, int] = {}
+        """Callers who wait, and how many continuations have gone before them."""
 
     def synthesize(self, request: SpeechRequest) -> AsyncGenerator[SpeechChunk, None]:
         number = int(request.text[1:])
         assert self.running == 0, "two phrases at once"
-        if not self._plans[number].first:
-            assert not any(self._plans[other].first for other in self.waiting - {number}), "a first phrase waits"
-        self.waiting.discard(number)
+        self.waiting.pop(number, None)
+        if self._plans[number].dry_at is not None:
+            self._overtake(number)
         self._script(self._plans[number].fault)
         return super().synthesize(request)
+
+    def _overtake(self, number: int) -> None:
+        for other in self.waiting:
+            if self._plans[other].dry_at is None:
+                self.waiting[other] += 1
+                assert self.waiting[other] <= MOST_OVERTAKEN, "a first phrase starves"
 
     def _script(self, fault: str) -> None:
         self._faults.clear()

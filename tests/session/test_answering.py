@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
 import pytest
 
+from duolog.adapters import scripted_tts
 from duolog.adapters.scripted_llm import Fault, Line, ScriptedLanguageModel, ScriptedOptions
 from duolog.adapters.scripted_tts import ScriptedSynthesizer
 from duolog.ports.errors import EngineUnavailable
 from duolog.ports.llm import ChatMessage, GenerationRequest, Role, Sampling
+from duolog.ports.tts import SpeechChunk, SpeechRequest
 from duolog.serving.batcher import Batcher, BatcherRequest, RequestClass
 from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.synthesizer import Synthesizer
 from duolog.session.answering import SOUND_AHEAD_S, Answer, VoiceStyle
 from duolog.session.config import Modality, ResponseOptions
+from duolog.session.control import PlayoutReport
 from duolog.session.events import AudioDelta, CallEvent, ResponseStatus, TextDelta
 from duolog.session.outbox import Outbox
 from duolog.session.playing import Playbacks
@@ -206,3 +209,43 @@ async def test_flushed_answer_stops_without_an_error() -> None:
         one.outbox.flush(99)
         assert (await one.answer("hi")).status is ResponseStatus.COMPLETED
         assert (await one.said())[1] == 0
+
+
+class NotingSynthesizer(Synthesizer):
+    """Keeps what it is told of when clients run dry."""
+
+    def __init__(self, engine: ScriptedSynthesizer) -> None:
+        super().__init__(engine)
+        self.told: list[Callable[[], float] | None] = []
+
+    async def speak(
+        self, session_id: str, request: SpeechRequest, *, runs_dry_at: Callable[[], float] | None = None
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        self.told.append(runs_dry_at)
+        async with aclosing(super().speak(session_id, request, runs_dry_at=runs_dry_at)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+async def test_when_the_client_runs_dry_follows_its_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is played before the turn is committed; then the clock runs, and a report corrects it."""
+    monkeypatch.setattr(scripted_tts, "CHUNK_MS", 10_000)  # a phrase in one piece, as the real voice gives it
+    async with stage(hello=Line("Well, that is nice. And this is the second phrase of it.")) as s:
+        s.synthesizer = noting = NotingSynthesizer(s.tts)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(noting.run)
+            tasks.start_soon(s.answer, "hello")
+            await anyio.sleep(3)
+            assert noting.told[0] is None
+            continuation = noting.told[1]
+            assert continuation is not None
+            made_s = continuation() - anyio.current_time()
+            assert made_s > 1
+            await anyio.sleep(1)
+            assert continuation() - anyio.current_time() == pytest.approx(made_s)
+            s.turn.committed.set()
+            await anyio.sleep(1)
+            assert continuation() - anyio.current_time() == pytest.approx(made_s - 1, abs=0.01)
+            s.playbacks.report(PlayoutReport(1, RATE_HZ // 2))
+            assert continuation() - anyio.current_time() == pytest.approx(made_s - 0.5, abs=0.01)
+            tasks.cancel_scope.cancel()

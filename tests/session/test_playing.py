@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from duolog.session.control import PlayoutReport
-from duolog.session.playing import MAX_HOLD_S, MAX_REMEMBERED, REPORT_SLACK_S, Playback, Playbacks
+from duolog.session.playing import MAX_HOLD_S, MAX_REMEMBERED, REPORT_SLACK_S, UNDERRUN_S, Playback, Playbacks
+from duolog.telemetry import metrics
 from duolog.turns.playout import HeardWord
 
 pytestmark = pytest.mark.session
@@ -156,3 +157,19 @@ async def _report_for(playback: Playback, seconds: float) -> None:
     while anyio.current_time() < until:
         playback.take_report(0)
         await anyio.sleep(0.1)
+
+
+async def test_a_client_that_ran_dry_is_counted_once_for_each_gap() -> None:
+    def counted() -> float:
+        return metrics.REGISTRY.get_sample_value("duolog_playout_underruns_total") or 0.0
+
+    before = counted()
+    _, playback = begun()
+    for wait_s, gaps in ((0.5, 0), (1.5 + UNDERRUN_S / 2, 0), (2.0, 1), (0.9, 1)):
+        playback.note_sent(RATE_HZ)
+        await anyio.sleep(wait_s)
+        assert counted() - before <= gaps
+    assert counted() - before == 1
+    playback.take_report(RATE_HZ)
+    playback.note_sent(RATE_HZ)
+    assert counted() - before == 1

@@ -1,14 +1,12 @@
 """One speech engine for all calls: what is spoken next, and what happens when somebody stops listening.
 
-First phrases go before continuations, because a caller hears silence until then. Within each class the earliest
-deadline goes first: for a continuation, the moment when the client's buffer runs empty.
+The order is `speech_order`'s. When a client runs dry is asked anew for each choice: it moves while a phrase waits.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +17,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from duolog.ports.errors import EngineError, EngineTimeout, EngineUnavailable
 from duolog.ports.tts import SpeechChunk, SpeechRequest, SpeechSynthesizer, Voice
 from duolog.serving.speech_cache import SpeechCache
+from duolog.serving.speech_order import SpeechPace, Waiting, next_up
 from duolog.telemetry import metrics
 
 STALL_S = 10.0
@@ -35,18 +34,22 @@ class JobState(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(order=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Job:
-    is_continuation: bool
-    deadline: float
     number: int
-    session_id: str = field(compare=False)
-    request: SpeechRequest = field(compare=False)
-    chunks: MemoryObjectSendStream[SpeechChunk] = field(compare=False)
-    scope: anyio.CancelScope = field(compare=False)
-    arrived_at: float = field(compare=False, default_factory=anyio.current_time)
-    state: JobState = field(compare=False, default=JobState.WAITING)
-    error: EngineError | None = field(compare=False, default=None)
+    session_id: str
+    request: SpeechRequest
+    runs_dry_at: Callable[[], float] | None
+    chunks: MemoryObjectSendStream[SpeechChunk]
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    arrived_at: float = field(default_factory=anyio.current_time)
+    overtaken: int = 0
+    state: JobState = JobState.WAITING
+    error: EngineError | None = None
+
+    @property
+    def is_continuation(self) -> bool:
+        return self.runs_dry_at is not None
 
     def end(self, error: EngineError | None = None) -> None:
         """The only way to ENDED; a second end changes nothing. The reader then gets the rest, and the error."""
@@ -67,6 +70,7 @@ class Synthesizer:
         self._cache = cache
         self._stall_s = stall_s
         self._queue: list[_Job] = []
+        self._pace = SpeechPace()
         self._running: _Job | None = None
         self._numbers = itertools.count()
         self._arrival = anyio.Event()
@@ -96,9 +100,13 @@ class Synthesizer:
             self._shut()
 
     async def speak(
-        self, session_id: str, request: SpeechRequest, *, first: bool, deadline: float
+        self, session_id: str, request: SpeechRequest, *, runs_dry_at: Callable[[], float] | None = None
     ) -> AsyncGenerator[SpeechChunk, None]:
-        """The phrase's sound. `deadline` is loop time (`anyio.current_time`) in seconds.
+        """The phrase's sound.
+
+        `runs_dry_at`: of a continuation, the loop time (`anyio.current_time`) at which, as far as is known now, its
+        client will have played all that was made before; it is asked again while the phrase waits.
+        None: a first phrase.
 
         A phrase that is remembered comes at once, and the engine is not asked. Closing or cancelling takes the phrase
         out of the queue, or stops the engine's work for it at once.
@@ -111,7 +119,7 @@ class Synthesizer:
         if remembered is not None:
             return
         spoken = []
-        async with aclosing(self._synthesize(session_id, request, first=first, deadline=deadline)) as chunks:
+        async with aclosing(self._synthesize(session_id, request, runs_dry_at)) as chunks:
             async for chunk in chunks:
                 if key is not None:
                     spoken.append(chunk)
@@ -120,12 +128,14 @@ class Synthesizer:
             self._cache.keep(key, spoken)
 
     async def _synthesize(
-        self, session_id: str, request: SpeechRequest, *, first: bool, deadline: float
+        self, session_id: str, request: SpeechRequest, runs_dry_at: Callable[[], float] | None
     ) -> AsyncGenerator[SpeechChunk, None]:
         if self._closed:
             raise _shut_down()
         send, receive = anyio.create_memory_object_stream[SpeechChunk](MAX_UNREAD_CHUNKS)
-        job = self._enqueue(session_id, request, send, first=first, deadline=deadline)
+        job = _Job(next(self._numbers), session_id, request, runs_dry_at, send)
+        self._queue.append(job)
+        self._arrival.set()
         try:
             async for chunk in receive:
                 yield chunk
@@ -135,30 +145,28 @@ class Synthesizer:
             job.end()
             receive.close()
 
-    def _enqueue(
-        self,
-        session_id: str,
-        request: SpeechRequest,
-        chunks: MemoryObjectSendStream[SpeechChunk],
-        *,
-        first: bool,
-        deadline: float,
-    ) -> _Job:
-        number = next(self._numbers)
-        job = _Job(not first, deadline, number, session_id, request, chunks, anyio.CancelScope())
-        heapq.heappush(self._queue, job)
-        self._arrival.set()
-        return job
-
     async def _next(self) -> _Job:
         while True:
-            while self._queue:
-                job = heapq.heappop(self._queue)
-                if job.state is JobState.WAITING:
-                    job.state = JobState.RUNNING
-                    return job
+            waiting = {job.number: job for job in self._queue if job.state is JobState.WAITING}
+            if waiting:
+                chosen = next_up([self._seen_now(job) for job in waiting.values()])
+                job = waiting.pop(chosen.number)
+                self._queue = list(waiting.values())
+                self._note_overtaken(chosen)
+                job.state = JobState.RUNNING
+                return job
+            self._queue = []
             self._arrival = anyio.Event()
             await self._arrival.wait()
+
+    def _seen_now(self, job: _Job) -> Waiting:
+        slack_s = None if job.runs_dry_at is None else job.runs_dry_at() - anyio.current_time()
+        return Waiting(job.number, self._pace.work_s(len(job.request.text)), slack_s, job.overtaken)
+
+    def _note_overtaken(self, chosen: Waiting) -> None:
+        for job in self._queue:
+            if not job.is_continuation and chosen.slack_s is not None:
+                job.overtaken += 1
 
     async def _serve(self, job: _Job) -> None:
         began_at = anyio.current_time()
@@ -169,6 +177,8 @@ class Synthesizer:
             metrics.ENGINE_ERRORS.labels("tts", type(error).__name__).inc()
             job.end(error)
         else:
+            if job.state is JobState.RUNNING:
+                self._pace.learn(len(job.request.text), anyio.current_time() - began_at)
             job.end()
         kind = "continuation" if job.is_continuation else "first_phrase"
         metrics.ENGINE_SECONDS.labels("tts", kind).observe(anyio.current_time() - began_at)

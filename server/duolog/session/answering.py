@@ -90,6 +90,7 @@ class Answer:
         self._synthesizer = synthesizer
         self._usage = TokenUsage()
         self._made_tokens = 0
+        self._made_s = 0.0
         self._finish: FinishReason | None = None
         self._failure: EngineError | Overloaded | None = None
         self._on_first_audio: Callable[[], None] = _nothing
@@ -186,22 +187,29 @@ class Answer:
         spoken = speakable(phrase.text, self._language)
         if not spoken.text.strip() or (isinstance(self._failure, EngineError) and self._failure.engine == "tts"):
             return
-        first = self._turn.marks.first_phrase is None
+        runs_dry_at = None if self._turn.marks.first_phrase is None else self._runs_dry_at
         self._turn.marks.first_phrase = self._turn.marks.first_phrase or anyio.current_time()
-        deadline = anyio.current_time()
         if self._playback is not None:
             await anyio.sleep(max(0.0, self._playback.remaining_s - SOUND_AHEAD_S))
-            deadline += self._playback.remaining_s
         request = SpeechRequest(spoken.text, self._style.voice, self._language, self._style.speed)
         try:
-            chunks = self._synthesizer.speak(self._turn.session_id, request, first=first, deadline=deadline)
+            chunks = self._synthesizer.speak(self._turn.session_id, request, runs_dry_at=runs_dry_at)
             async with aclosing(chunks):
                 async for chunk in chunks:
                     self._turn.marks.first_audio = self._turn.marks.first_audio or anyio.current_time()
+                    self._made_s += len(chunk.samples) / chunk.sample_rate_hz
                     words = _in_phrase(chunk.words, spoken)
                     await pieces.send(Piece(chunk=chunk, words=words))
         except EngineError as error:
             self._failure = error
+
+    def _runs_dry_at(self) -> float:
+        """When the client has played all sound made so far. Before the first of it has left, nobody waits for more."""
+        if self._playback is None:
+            return anyio.current_time() + self._made_s
+        ledger = self._playback.ledger
+        unsent_s = max(0.0, self._made_s - ledger.sent_samples / ledger.rate_hz)
+        return anyio.current_time() + self._playback.remaining_s + unsent_s
 
     async def _deliver(
         self,

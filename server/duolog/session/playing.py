@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 import anyio
 
 from duolog.session.control import PlayoutReport
+from duolog.telemetry import metrics
 from duolog.turns.playout import PlayoutLedger
 
 REPORT_SLACK_S = 2.0
 """A client that reports is given this long after the audio's own length, then counted as having played it."""
 MAX_HOLD_S = 20.0
 """A client that holds its playback (the user may be interrupting) and moves on within it has more time by that much."""
+UNDERRUN_S = 0.05
+"""Sound that comes so long after the end of all before leaves a gap; less is within what the reports are late."""
 MAX_REMEMBERED = 16
 """Ledgers kept after playout, for truncations that come late."""
 
@@ -47,6 +50,8 @@ class Playback:
     def note_sent(self, samples: int) -> int:
         """Count samples that leave now; returns the position of the first of them."""
         now = anyio.current_time()
+        if self.ends_at is not None and now > self.ends_at + UNDERRUN_S:
+            metrics.PLAYOUT_UNDERRUNS.inc()
         self.ends_at = (now if self.ends_at is None else max(now, self.ends_at)) + samples / self.ledger.rate_hz
         return self.ledger.add_sent(samples)
 

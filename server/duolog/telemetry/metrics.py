@@ -44,6 +44,9 @@ BARGE_INS = Counter(
     "duolog_barge_ins", "Sounds during an answer, by what became of it.", ["outcome"], registry=REGISTRY
 )
 SPECULATIONS = Counter("duolog_speculations", "Answers begun before the turn ended.", ["outcome"], registry=REGISTRY)
+PLAYOUT_UNDERRUNS = Counter(
+    "duolog_playout_underruns", "Times a client had played all of an answer before more of it came.", registry=REGISTRY
+)
 DROPS = Counter("duolog_drops", "Work dropped on purpose.", ["what", "reason"], registry=REGISTRY)
 
 # Latency
