@@ -153,7 +153,7 @@ function tieDock() {
   hold.oncontextmenu = (event) => event.preventDefault();
   byId('message-form', HTMLFormElement).onsubmit = (event) => {
     event.preventDefault();
-    if (message.value.trim() === '' || call.state.phase !== 'live') return;
+    if (message.value.trim() === '' || !isCalling(call.state)) return;
     call.say(message.value.trim());
     message.value = '';
   };

@@ -143,6 +143,21 @@ describe('the page with a microphone', { skip: skipReason(), concurrency: false 
     });
   });
 
+  test('what is typed while the line is down arrives when it is back, once', async () => {
+    await onPage(browser, {}, async (page, server) => {
+      await start(page);
+      server.calls[0].drop();
+      await waitFor(page, ({ phase }) => phase === 'reconnecting', PATIENCE_MS);
+      await page.fill('#message', 'Still there?');
+      await page.press('#message', 'Enter');
+      const typed = () => server.calls[1]?.messages.filter(({ type }) => type === 'conversation.item.create') ?? [];
+      await waitFor(page, ({ lines }) => lines.some((line) => line.text === 'Still there?'), PATIENCE_MS);
+      assert.equal(typed().length, 1);
+      assert.equal(server.calls[1].messages.filter(({ type }) => type === 'response.create').length, 1);
+      assert.match(String(typed()[0]['event_id']), /./);
+    });
+  });
+
   test('mute sends silence, and says so', async () => {
     await onPage(browser, {}, async (page, server) => {
       await start(page);

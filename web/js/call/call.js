@@ -11,6 +11,7 @@ import { INITIAL_STATE, isCalling, reduce } from '../core/call-state.js';
 import { CaptureMap } from '../core/capture-map.js';
 import { closeFault, microphoneFault } from '../core/faults.js';
 import { TurnLog } from '../core/turn-log.js';
+import { TypedMessages } from '../core/typed-messages.js';
 import { numberAt, textAt } from '../core/wire.js';
 import { Connection } from '../net/connection.js';
 import { callUrl, fetchReadiness, refusalReason, subprotocols } from '../net/server.js';
@@ -35,6 +36,7 @@ export class Call {
   inputId = '';
   outputId = '';
   #captured = new CaptureMap(INPUT_RATE_HZ);
+  #typed = new TypedMessages(newId);
   /** @type {Listener} */ #listener;
   /** @type {Speaker} */ #speaker;
   /** @type {AudioEngine | null} */ #engine = null;
@@ -96,15 +98,14 @@ export class Call {
   /** Stop the answer. */
   interrupt() {
     this.#speaker.silence();
+    this.#typed.interrupted();
     this.#send({ type: 'response.cancel' });
   }
 
-  /** @param {string} text */
+  /** @param {string} text goes out when the line is back, where it is down */
   say(text) {
     if (this.state.playing || this.state.activity === 'thinking') this.interrupt();
-    const content = [{ type: 'input_text', text }];
-    this.#send({ type: 'conversation.item.create', item: { type: 'message', role: 'user', content } });
-    this.#send({ type: 'response.create' });
+    this.#sendAll(this.#typed.write(text));
   }
 
   /** @param {boolean} muted */
@@ -167,6 +168,7 @@ export class Call {
     this.log = new TurnLog();
     this.roundTrips = [];
     this.#captured.reset();
+    this.#typed = new TypedMessages(newId);
     this.#listener = this.#newListener();
     this.#speaker = this.#newSpeaker();
     this.dispatch({ kind: 'start' });
@@ -274,7 +276,9 @@ export class Call {
       this.#listener.connected(turnDetectionOf(message));
       // Without sound on this page nothing would ever be heard: answer in writing.
       if (!this.#engine) this.#send({ type: 'session.update', session: { type: 'realtime', output_modalities: ['text'] } });
+      this.#sendAll(this.#typed.again());
     }
+    this.#sendAll(this.#typed.received(message));
     if (message.type === 'duolog.pong') {
       const sentMs = numberAt(message, 'client_time_ms');
       if (sentMs !== null) this.roundTrips.push(performance.now() - sentMs);
@@ -343,6 +347,11 @@ export class Call {
     this.#connection?.send(message);
   }
 
+  /** @param {WireMessage[]} messages */
+  #sendAll(messages) {
+    for (const message of messages) this.#send(message);
+  }
+
   /** @param {number} epoch */
   #void(epoch) {
     return epoch !== this.#epoch || !isCalling(this.state);
@@ -379,6 +388,11 @@ export class Call {
       captured: this.#captured,
     });
   }
+}
+
+/** 96 random bits in hexadecimal; `randomUUID` is there on secure pages only. */
+function newId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 /**
