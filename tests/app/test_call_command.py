@@ -81,7 +81,7 @@ def test_over_the_cap_is_one_sentence_and_status_1(valkey_server: ValkeyServer) 
 
         result = anyio.run(two_calls)
         assert result.exit_code == 1
-        assert "All 1 lines of this server are taken. Try again in 10 s." in result.stderr
+        assert "The one line of this server is taken. Try again in 10 s." in result.stderr
         assert run(server, "--typed", "Hello.").exit_code == 0
 
 

@@ -20,6 +20,7 @@ from duolog.realtime.ports import WireLimits
 from duolog.session.config import ServerVad
 from duolog.session.control import PlayoutReport
 from duolog.session.events import AudioDelta, CallErrorRaised, InputCleared, PlayoutFlush, SpeechStarted
+from duolog.turns.conversation import ItemRole
 
 pytestmark = pytest.mark.session
 
@@ -167,7 +168,10 @@ async def test_a_response_with_everything_it_may_override(visit: Visit, house: F
         "max_output_tokens": 12,
         "metadata": {"client_event_id": "e1"},
         "conversation": "none",
-        "input": [{"type": "item_reference", "id": "item_9"}],
+        "input": [
+            {"type": "item_reference", "id": "item_9"},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Is it polite?"}]},
+        ],
         "audio": {"output": {"voice": "marin", "format": {"type": "audio/pcm", "rate": 24_000}}},
         "tool_choice": "none",
         "tools": [],
@@ -180,7 +184,9 @@ async def test_a_response_with_everything_it_may_override(visit: Visit, house: F
         assert done["max_output_tokens"] == 12
     options: Any = house.calls[0].asked[0][1]
     assert (options.instructions, options.max_output_tokens, options.out_of_band) == ("Rhyme.", 12, True)
-    assert options.input_items == ("item_9",)
+    reference, inline = options.input_items
+    assert (reference, inline.role, inline.text) == ("item_9", ItemRole.USER, "Is it polite?")
+    assert list(house.calls[0].conversation) == []
     assert options.voice == "joe"
 
 

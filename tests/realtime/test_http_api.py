@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mimetypes
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.realtime.fake_app import FakeHouse
 
 from duolog.ports.errors import Overloaded
 from duolog.realtime.drain import Drain
+from duolog.realtime.page import PageFiles
 from duolog.realtime.ports import PartHealth, WireLimits
 from duolog.realtime.routes import build_app
 
@@ -86,6 +89,17 @@ async def test_metrics(house: FakeHouse) -> None:
         answer = await client.get("/metrics")
     assert answer.text == "calls_open 0\n"
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_metrics_are_read_beside_the_event_loop(house: FakeHouse) -> None:
+    async with http(house, metrics_text=lambda: str(threading.get_ident()).encode()) as client:
+        assert (await client.get("/metrics")).text != str(threading.get_ident())
+
+
+def test_media_types_are_read_when_the_server_starts(web_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mimetypes, "inited", False)
+    PageFiles(web_dir)
+    assert mimetypes.inited
 
 
 async def test_overload_is_503_with_retry_after(house: FakeHouse) -> None:

@@ -74,7 +74,7 @@ CASES: list[tuple[dict[str, Any], str, str, str]] = [
     (
         update(audio={"input": {"format": {"type": "audio/opus"}}}),
         "invalid_value",
-        "session.audio.input.format",
+        "session.audio.input.format.type",
         "'audio/pcmu'",
     ),
     (update(audio={"input": {"format": "pcm16"}}), "invalid_type", "session.audio.input.format", "an object"),
@@ -122,7 +122,7 @@ CASES: list[tuple[dict[str, Any], str, str, str]] = [
     ({"type": "response.create", "response": {"metadata": {"a": 1}}}, "invalid_type", "response.metadata.a", "string"),
     ({"type": "response.create", "response": {"colour": 1}}, "unknown_parameter", "response.colour", "Unknown"),
     (
-        {"type": "response.create", "response": {"input": [{"type": "message", "role": "user"}]}},
+        {"type": "response.create", "response": {"input": [{"type": "function_call", "name": "f"}]}},
         "invalid_value",
         "response.input[0].type",
         "'item_reference'",

@@ -44,6 +44,17 @@ def test_a_short_history_has_no_whole_block() -> None:
     assert plan.next() is None
 
 
+def test_what_was_taken_back_is_forgotten_also_where_a_piece_ended_meanwhile() -> None:
+    plan = PrefillPlan()
+    plan.want(ids(1_000), history=True)
+    piece = plan.next()
+    assert piece is not None
+    plan.computed(ids(1_000))
+    plan.computed(piece.ids)
+    plan.not_computed(ids(1_000))
+    assert carry_out(plan) == [*range(2 * CHUNK_TOKENS, 993, CHUNK_TOKENS), 992]
+
+
 def test_a_caption_that_adds_no_whole_block_is_dropped() -> None:
     plan = PrefillPlan()
     plan.want(ids(10 * B + UNSETTLED_TOKENS), history=True)

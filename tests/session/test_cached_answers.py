@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 
 import pytest
 from tests.serving.fake_cache import FakeByteCache, settle, working
@@ -12,6 +13,7 @@ from tests.session.harness import Caller, World, persona, world
 from duolog.adapters.scripted_llm import Line
 from duolog.personas import Persona
 from duolog.ports.llm import Sampling
+from duolog.serving.prefill import CHUNK_TOKENS
 from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.tiered_cache import CacheOptions, TieredCache
 from duolog.session.config import ResponseOptions
@@ -80,6 +82,25 @@ async def test_a_remembered_answer_is_interrupted_as_any_other() -> None:
         assert answers[0].interrupted
         assert LINES["*"].text.startswith(answers[0].text)
         assert 0 < len(answers[0].text) < len(LINES["*"].text)
+
+
+async def test_a_prompt_that_was_answered_from_memory_is_still_to_be_computed() -> None:
+    question = "word " * 5 * CHUNK_TOKENS
+    async with remembering(GREEDY) as w:
+        for _ in range(2):
+            async with w.call() as caller:
+                await caller.pause(0.5)
+                caller.call.create_item(
+                    Item("item_hi", ItemRole.USER, (ContentPart(PartKind.INPUT_TEXT, question),)), None
+                )
+                caller.call.create_response(ResponseOptions())
+                await caller.wait_for(ResponseDone)
+                await caller.wait_for_state("listening")
+                await caller.pause(1.0)
+        assert len(w.llm.requests) == 1
+        lengths = [len(one.prompt_ids) for one in w.llm.prefills if one.session_id == caller.call.session_id]
+    assert lengths[-1] > 5 * CHUNK_TOKENS
+    assert max(after - before for before, after in pairwise([0, *lengths])) <= CHUNK_TOKENS
 
 
 @pytest.mark.parametrize(

@@ -402,7 +402,7 @@ async def test_dropped_call_is_resumed_with_its_history() -> None:
 
 async def test_calls_beyond_the_cap_are_refused_with_a_time() -> None:
     async with world(max_calls=1) as w, w.call():
-        with pytest.raises(Overloaded) as refused:
+        with pytest.raises(Overloaded, match=r"^The one line of this server is taken\.$") as refused:
             async with w.call():
                 pass
         assert refused.value.retry_after_s > 0

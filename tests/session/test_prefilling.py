@@ -16,6 +16,7 @@ from duolog.adapters.scripted_llm import Line, ScriptedLanguageModel, ScriptedOp
 from duolog.ports.errors import EngineUnavailable
 from duolog.ports.llm import ChatMessage, GenerationEnd, GenerationRequest, PromptEnd, Role, Sampling, TextDelta
 from duolog.serving.batcher import Batcher, BatcherRequest
+from duolog.serving.placement import Placed, Placement
 from duolog.serving.policies import RequestClass
 from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.prefill import CHUNK_TOKENS
@@ -63,10 +64,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench() -> AsyncGenerator[Bench, None]:
+async def bench(placement: Placement | None = None) -> AsyncGenerator[Bench, None]:
     lines = {"*": Line("one two three")}
     engine = ScriptedLanguageModel(ScriptedOptions(lines, prefill_token_s=PREFILL_TOKEN_S, context_tokens=8_192))
-    one = Bench(engine, Batcher(engine, SloPolicy()))
+    one = Bench(engine, Batcher(engine, SloPolicy(), None, placement))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.prefilling.run)
         await anyio.wait_all_tasks_blocked()
@@ -83,6 +84,32 @@ async def test_a_long_history_is_ready_when_the_user_has_spoken() -> None:
         warm = await one.first_token_s("What is new?")
     assert cold > 1.4
     assert warm < 0.1
+
+
+class Moving:
+    """Two replicas; the call is moved from one to the other."""
+
+    def __init__(self) -> None:
+        self.replica = "a"
+
+    def place(self, request: GenerationRequest) -> Placed:
+        return Placed(self.replica)
+
+
+async def test_another_replica_gets_the_prompt_from_its_beginning() -> None:
+    placement = Moving()
+    async with bench(placement) as one:
+        one.prefilling.history_changed()
+        await one.prefilling.idle.wait()
+        before = one.lengths()
+        one.prefilling.caption("Well, there is a lot that I would like to know " * 4)
+        await one.prefilling.idle.wait()
+        assert len(one.lengths()) < 2 * len(before), "at the same replica only what is new"
+        known = len(one.lengths())
+        placement.replica = "b"
+        one.prefilling.caption("Well, there is a lot that I would like to know " * 8)
+        await one.prefilling.idle.wait()
+    assert one.lengths()[known : known + len(before) - 1] == before[:-1]
 
 
 async def test_a_cold_history_is_sent_in_chunks() -> None:

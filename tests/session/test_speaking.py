@@ -86,6 +86,17 @@ async def test_response_to_chosen_items_sees_nothing_else() -> None:
     assert [message.content for message in asked.messages] == ["Be kind.", "hi"]
 
 
+async def test_response_to_items_that_never_enter_the_conversation() -> None:
+    async with world() as w, w.call() as caller:
+        caller.call.create_item(typed("item_other", "not this"), None)
+        judge = typed("item_judge", "Was that polite?")
+        await answered(caller, ResponseOptions(input_items=(judge, "item_hi", "item_unknown"), out_of_band=True))
+        assert [item.id for item in caller.call._context.items.conversation] == ["item_other", "item_hi"]
+    asked = [request for request in w.llm.requests if not request.prefill][-1]
+    assert [message.role.value for message in asked.messages] == ["system", "user"]
+    assert asked.messages[-1].content.split("\n") == ["Was that polite?", "hi"]
+
+
 async def test_spoken_turn_is_timed_once_and_typed_ones_are_not() -> None:
     async with world() as w, w.call() as caller:
         await caller.say(1.0)

@@ -166,7 +166,10 @@ class ResponsePayload(BaseModel):
     parallel_tool_calls: bool | None = None
     max_output_tokens: WholeNumberOrInf | None = None
     metadata: dict[MetadataKey, MetadataValue] | None = Field(default=None, max_length=16)
-    input: list[ItemReference] | None = Field(default=None, max_length=1024)
+    input: list[Annotated[ItemReference | ItemPayload, Field(discriminator="type")]] | None = Field(
+        default=None, max_length=1024
+    )
+    """What the model is shown instead of the conversation: items of it, and others that never enter it."""
     conversation: Literal["auto", "none"] | None = None
     prompt: None = None
     reasoning: dict[str, JsonValue] | None = None

@@ -23,6 +23,7 @@ from duolog.realtime.client_messages import (
     ItemCreate,
     ItemDelete,
     ItemPayload,
+    ItemReference,
     ItemRetrieve,
     ItemTruncate,
     MuteSet,
@@ -172,10 +173,13 @@ class ClientCommands:
     def _(self, _event: Ping) -> None:
         """Answered by the connection: the call has no part in it."""
 
-    def _item(self, payload: ItemPayload) -> Item:
+    def _item(self, payload: ItemPayload, param: str = "item") -> Item:
         parts = tuple(_part(part) for part in payload.content)
-        self._merger.check_length("".join(part.text or "" for part in parts), "item.content")
+        self._merger.check_length("".join(part.text or "" for part in parts), f"{param}.content")
         return Item(payload.id or f"item_{uuid.uuid4().hex[:24]}", ItemRole(payload.role), parts)
+
+    def _input(self, payload: ItemReference | ItemPayload) -> Item | str:
+        return payload.id if isinstance(payload, ItemReference) else self._item(payload, "response.input")
 
     def _options(self, payload: ResponsePayload) -> ResponseOptions:
         if payload.instructions is not None:
@@ -188,7 +192,7 @@ class ClientCommands:
             voice=self._voice(payload),
             metadata=tuple((payload.metadata or {}).items()),
             out_of_band=payload.conversation == "none",
-            input_items=None if payload.input is None else tuple(item.id for item in payload.input),
+            input_items=None if payload.input is None else tuple(map(self._input, payload.input)),
         )
 
     def _voice(self, payload: ResponsePayload) -> str | None:

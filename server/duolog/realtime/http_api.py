@@ -9,6 +9,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Literal
 
+import anyio
+import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -86,7 +88,9 @@ class HttpApi:
         return JSONResponse({"ready": ready, "parts": self._parts()}, status_code=200 if ready else 503)
 
     async def metrics(self, _request: Request) -> Response:
-        return Response(self._ports.metrics_text(), headers={"content-type": METRICS_MEDIA_TYPE})
+        """In a thread: the process's own figures are read from files."""
+        text = await anyio.to_thread.run_sync(self._ports.metrics_text)
+        return Response(text, headers={"content-type": METRICS_MEDIA_TYPE})
 
     async def client_secrets(self, request: Request) -> Response:
         """A short-lived key for a browser, and the session a call opened with it begins with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -38,6 +39,7 @@ class PageFiles(StaticFiles):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory=directory, html=True, check_dir=False)
+        mimetypes.init()  # reads the system's tables: now, not at the first request in the event loop
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if not _is_public(PurePosixPath(path)):

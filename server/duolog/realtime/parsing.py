@@ -76,6 +76,8 @@ def refusal_of(raw: object, problem: ErrorDetails, prefix: tuple[str | int, ...]
     kind = problem["type"]
     if kind == "union_tag_not_found":
         kind, loc = "missing", (*loc, "type")
+    elif kind == "union_tag_invalid":
+        loc = (*loc, "type")
     param = field_path(raw, loc, missing=kind == "missing")
     code = _CODES.get(kind, "invalid_type" if kind.endswith("_type") else "invalid_value")
     return RequestRefused(_sentence(kind, param, problem), code=code, param=param or None)

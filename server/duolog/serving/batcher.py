@@ -147,6 +147,10 @@ class Batcher:
         """The engine's: see `LanguageModel.prompt_ids`. Raises EngineRejected."""
         return self._engine.prompt_ids(messages, end)
 
+    def replica_of(self, generation: GenerationRequest) -> str:
+        """Where the request would run now; the same name each time where there is one replica only."""
+        return self._place(generation)[0]
+
     def generate(self, request: BatcherRequest) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
         """Stream an answer: Admitted, TextDelta…, then one GenerationEnd. Use it under `aclosing`.
 

@@ -72,6 +72,8 @@ class PrefillPlan:
         """Take back that the engine has these ids."""
         if self._newest == ids:
             self._newest = ()
+        if self._closest == ids:
+            self._closest = ()
 
     def forget(self) -> None:
         """The engine may have lost everything."""

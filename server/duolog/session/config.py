@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from duolog.ports.llm import Sampling
+from duolog.turns.conversation import Item
 
 
 class Modality(StrEnum):
@@ -81,7 +82,8 @@ class ResponseOptions:
     """Echoed back in every event that carries the response."""
     out_of_band: bool = False
     """`conversation: "none"`: the answer does not enter the conversation."""
-    input_items: tuple[str, ...] | None = None
-    """Ids of the items to answer instead of the whole conversation."""
+    input_items: tuple[Item | str, ...] | None = None
+    """What to answer instead of the whole conversation, in order: ids of its items, and items that are not part of it.
+    An id that it does not have, or has no more, is left out."""
     asked_by: str | None = None
     """The client's own id of the event that asked for it."""

@@ -39,6 +39,8 @@ class Prefilling:
         self._session_id = session_id
         self._open_prompt = open_prompt
         self._plan = PrefillPlan()
+        self._replica: str | None = None
+        """Where the last piece went."""
         self._said: str | None = None
         """What is to be looked at next; None: nothing new."""
         self._woken = anyio.Event()
@@ -78,7 +80,7 @@ class Prefilling:
         """Prefill until cancelled."""
         while True:
             self._take_newest()
-            piece = self._plan.next()
+            piece = self._next_piece()
             if piece is not None:
                 await self._compute(piece)
                 continue
@@ -104,6 +106,18 @@ class Prefilling:
         else:
             self._plan.want(ids, history=not said)
 
+    def _next_piece(self) -> Piece | None:
+        """At another replica than before nothing is computed yet: it gets the prompt from its beginning, in chunks."""
+        piece = self._plan.next()
+        if piece is None:
+            return None
+        replica = self._batcher.replica_of(self._generation(piece))
+        if self._replica not in (None, replica):
+            self._plan.forget()
+            piece = self._plan.next()
+        self._replica = replica
+        return piece
+
     async def _compute(self, piece: Piece) -> None:
         self._piece, self._admitted = piece, False
         try:
@@ -116,15 +130,7 @@ class Prefilling:
 
     async def _request(self, piece: Piece) -> None:
         self._sent += 1
-        generation = GenerationRequest(
-            request_id=f"prefill_{self._session_id}_{self._sent}",
-            messages=(),
-            sampling=SAMPLING,
-            session_id=self._session_id,
-            prompt_ids=piece.ids,
-            prefill=True,
-        )
-        request = BatcherRequest(generation, piece.klass, anyio.current_time() + DEADLINE_S)
+        request = BatcherRequest(self._generation(piece), piece.klass, anyio.current_time() + DEADLINE_S)
         async with aclosing(self._batcher.generate(request)) as stream:
             async for part in stream:
                 if isinstance(part, Admitted):
@@ -133,6 +139,16 @@ class Prefilling:
                     self._plan.drop()  # room was needed; the next caption asks again
                 elif isinstance(part, GenerationEnd):
                     self._plan.computed(piece.ids)
+
+    def _generation(self, piece: Piece) -> GenerationRequest:
+        return GenerationRequest(
+            request_id=f"prefill_{self._session_id}_{self._sent}",
+            messages=(),
+            sampling=SAMPLING,
+            session_id=self._session_id,
+            prompt_ids=piece.ids,
+            prefill=True,
+        )
 
     def _give_up(self, error: EngineError | Overloaded) -> None:
         self._plan.drop()

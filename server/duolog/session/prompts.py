@@ -39,7 +39,9 @@ class Prompts:
     def _items_of(self, turn: Turn) -> list[Item]:
         items = list(self._context.items.conversation)
         if turn.options.input_items is not None:
-            return [item for item in items if item.id in turn.options.input_items]
+            known = {item.id: item for item in items}
+            asked = [known.get(one) if isinstance(one, str) else one for one in turn.options.input_items]
+            return [item for item in asked if item is not None]
         utterance, transcript = turn.utterance, turn.transcript
         if utterance is None or transcript is None or any(item.id == utterance.item_id for item in items):
             return items

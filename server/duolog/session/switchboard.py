@@ -72,7 +72,7 @@ class Switchboard:
         if self.active >= self._max_calls and request.resume not in self._calls:
             metrics.CALLS_REFUSED.labels("full").inc()
             raise Overloaded(
-                f"All {self._max_calls} lines of this server are taken.",
+                _all_taken(self._max_calls),
                 retry_after_s=RETRY_AFTER_S,
             )
         self.active += 1
@@ -148,6 +148,10 @@ class Switchboard:
             playbacks=playbacks,
         )
         return Call(context, resumed=stored is not None)
+
+
+def _all_taken(lines: int) -> str:
+    return "The one line of this server is taken." if lines == 1 else f"All {lines} lines of this server are taken."
 
 
 def default_config(persona: Persona, request: CallRequest, options: CallOptions) -> SessionConfig:
