@@ -30,6 +30,7 @@ from duolog.building import (
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
 from duolog.ports.errors import DuologError, EngineError, EngineUnavailable, ModelMissing
+from duolog.ports.llm import ChatMessage
 from duolog.realtime.drain import Drain
 from duolog.realtime.ports import AppPorts, ClientOptions, PartHealth, PersonaSummary, WireLimits
 from duolog.realtime.routes import build_app
@@ -37,6 +38,7 @@ from duolog.realtime.server import server_config
 from duolog.serving.guard import Ladder
 from duolog.serving.guard_watch import GuardSources, GuardWatch
 from duolog.serving.load_limits import LimitOptions, LoadLimits
+from duolog.serving.persona_warmth import PersonaWarmth
 from duolog.serving.pins.keeper import PinKeeper
 from duolog.serving.pins.observed_engine import ObservedEngine
 from duolog.serving.pins.placement import PinnedPlacement
@@ -46,6 +48,7 @@ from duolog.serving.synthesizer import Synthesizer
 from duolog.serving.turn_judge import TurnJudge
 from duolog.session.call import Call
 from duolog.session.engines import CallOptions, Engines
+from duolog.session.prompts import opening
 from duolog.session.switchboard import CallRequest, Switchboard
 from duolog.settings import Settings
 from duolog.telemetry import metrics
@@ -95,6 +98,7 @@ class Application:
         guard = settings.guard
         self._limits = LoadLimits(LimitOptions(guard.short_answer_tokens, guard.retry_after_s))
         self._pin_keeper = PinKeeper(self._pins, self._batcher, self._adapters.pin_sources, self._limits)
+        self._warmth = PersonaWarmth(self._batcher, self._pins, self._limits, self._openings)
         self._guard = GuardWatch(
             Ladder(guard_options(settings)),
             self._limits,
@@ -176,6 +180,8 @@ class Application:
         tasks.start_soon(self._repeats.idempotency.run)
         tasks.start_soon(self._watch_store)
         tasks.start_soon(self._guard.run)
+        if self._settings.personas.warm_up:
+            tasks.start_soon(self._warmth.run)
         tasks.start_soon(self._export_queues)
 
     async def _warm_up_speech(self) -> None:
@@ -302,6 +308,9 @@ class Application:
         parts = self._health.parts()
         told = {name: PartHealth(part.ready, part.detail, needed=name in NEEDED) for name, part in parts.items()}
         return {**told, "load": PartHealth(ready=True, detail=self._guard.detail, needed=False)}
+
+    def _openings(self) -> dict[str, tuple[ChatMessage, ...]]:
+        return {persona.id: opening(persona.instructions) for persona in self._library.all()}
 
     def _persona(self, persona_id: str | None) -> Persona:
         return self._library.get(persona_id or self._settings.personas.default)

@@ -136,6 +136,8 @@ class PersonaSettings:
     default: str = "ava"
     reload: bool = True
     """Reload personas when their files change."""
+    warm_up: bool = True
+    """Compute each persona's prompt ahead, while nobody is served."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,13 +57,11 @@ def test_before_anything_was_seen_it_is_as_slow_as_a_core() -> None:
     assert ServiceTimePredictor().first_token_s("", PrefillWork(1_000)) == pytest.approx(1.03)
 
 
-def test_replicas_are_learnt_apart_and_forgotten() -> None:
+def test_replicas_are_learnt_apart() -> None:
     predictor = ServiceTimePredictor()
     start = predictor.first_token_s("b", PrefillWork(500))
     teach(predictor, 0.01)
     assert predictor.first_token_s("b", PrefillWork(500)) == start
-    predictor.forget("")
-    assert predictor.first_token_s("", PrefillWork(500)) == start
 
 
 def test_the_pace_of_tokens_depends_on_who_else_decodes() -> None:

@@ -142,6 +142,8 @@ class Batcher:
         self._waited_s = 0.0
         self._aborted: Counter[RequestClass] = Counter()
         self._aborted_s = 0.0
+        self._worked_at = -math.inf
+        """When the last request that was no warm-up arrived or ended."""
 
     def prompt_ids(self, messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
         """The engine's: see `LanguageModel.prompt_ids`. Raises EngineRejected."""
@@ -217,6 +219,14 @@ class Batcher:
         finally:
             self._settle(ticket, outcome)
 
+    @property
+    def idle_s(self) -> float:
+        """For how long there has been no request, warm-ups not counted; 0 while there is one."""
+        tickets = (*self._queue.values(), *self._flight.values())
+        if any(ticket.queued.klass is not RequestClass.WARM_UP for ticket in tickets):
+            return 0.0
+        return anyio.current_time() - self._worked_at
+
     def oldest_wait_s(self) -> dict[RequestClass, float]:
         """Of each class, how long the request waits that has waited longest; 0 where none does."""
         now, oldest = anyio.current_time(), dict.fromkeys(RequestClass, 0.0)
@@ -256,7 +266,16 @@ class Batcher:
         if len(self._queue) >= self._options.max_queued:
             self._refuse(ticket, "queue_full")
         self._queue[queued.ticket] = ticket
+        if queued.klass is not RequestClass.WARM_UP:
+            self._worked_at = queued.arrived_at
+            self._make_way()
         return ticket
+
+    def _make_way(self) -> None:
+        """Work has come: warm-ups end."""
+        for number, ticket in [*self._queue.items(), *self._flight.items()]:
+            if ticket.queued.klass is RequestClass.WARM_UP:
+                self._drop(Drop(number, DropReason.MADE_ROOM))
 
     def _place(self, generation: GenerationRequest) -> tuple[str, int]:
         """Replica, and tokens cached there."""
@@ -336,6 +355,8 @@ class Batcher:
         if not (self._queue.pop(number, None) or self._flight.pop(number, None)):
             return
         self._times.ended(number, None, 0.0, anyio.current_time())
+        if klass is not RequestClass.WARM_UP:
+            self._worked_at = anyio.current_time()
         self._ended[outcome] += 1
         metrics.REQUESTS_ENDED.labels(klass.name.lower(), outcome.value).inc()
         if outcome is Outcome.FINISHED and ticket.admitted_at is not None:

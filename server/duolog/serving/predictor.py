@@ -97,10 +97,6 @@ class ServiceTimePredictor:
         if actual_s > 0:
             self._of(replica).token.learn(work.features(), actual_s)
 
-    def forget(self, replica: str) -> None:
-        """The replica is another machine or process now."""
-        self._replicas.pop(replica, None)
-
     def _of(self, replica: str) -> _Replica:
         return self._replicas.setdefault(replica, _Replica())
 

@@ -14,6 +14,11 @@ UTTERANCE_ROOM_TOKENS = 160
 """Kept free for what the user says next, so that the history is trimmed while the bot speaks."""
 
 
+def opening(instructions: str) -> tuple[ChatMessage, ...]:
+    """How a call with these instructions begins, before anybody has said anything: as `Prompts.open` gives it."""
+    return (*_chat(History(0).messages(instructions, [])), ChatMessage(Role.USER, ""))
+
+
 class Prompts:
     """The prompts of one call: each begins as the one before, except where the history was cut or trimmed."""
 

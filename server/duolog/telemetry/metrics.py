@@ -159,6 +159,13 @@ STORE_SKIPPED = Counter(
     "duolog_store_skipped", "Commands not sent because the store is down or slow.", ["user"], registry=REGISTRY
 )
 
+WARM_UPS = Counter(
+    "duolog_warm_ups",
+    "Personas whose prompt was computed ahead, by how it ended.",
+    ["reason", "outcome"],
+    registry=REGISTRY,
+)
+
 # KV pins
 PIN_SESSIONS = Gauge("kv_pin_sessions", "Sessions whose KV blocks are kept warm.", ["replica"], registry=REGISTRY)
 PIN_TOKENS = Gauge("kv_pin_tokens", "Tokens of the kept sessions' distinct blocks.", ["replica"], registry=REGISTRY)

@@ -59,6 +59,12 @@ class Chain:
         whole = max(0, len(self.ids) - 1) // self.block_tokens * self.block_tokens
         return self.ids[: whole + 1] if whole else ()
 
+    def pieces(self, resident_tokens: int, chunk_tokens: int) -> list[TokenIds]:
+        """What makes the engine compute all blocks: the whole, in chunks of growing prefix where much of it is gone."""
+        whole = self.touch_ids
+        ends = range(resident_tokens + chunk_tokens, len(whole), chunk_tokens)
+        return [*(whole[:end] for end in ends), whole] if whole else []
+
 
 def block_name(digest: bytes) -> int:
     """As KV events name the block."""

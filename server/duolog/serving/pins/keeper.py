@@ -21,7 +21,6 @@ from duolog.ports.pin_store import PinRecord, PinStore
 from duolog.ports.replicas import AllBlocksCleared, BlocksRemoved, BlocksStored, KvEvent, KvEvents, ReplicaMonitor
 from duolog.serving.batcher import Batcher, BatcherRequest, RequestClass
 from duolog.serving.load_limits import LoadLimits
-from duolog.serving.pins.chains import Chain
 from duolog.serving.pins.keep_warm import Due, TouchReason
 from duolog.serving.pins.placement import TOUCH_ID, PinnedPlacement, Replica, Session
 from duolog.serving.prefill import CHUNK_TOKENS
@@ -127,7 +126,7 @@ class PinKeeper:
             return True
         if due.reason is TouchReason.EVICTED:
             metrics.PIN_LOST.labels("evicted").inc()
-        for ids in _pieces(session.computed, self._placement.resident_tokens(session)):
+        for ids in session.computed.pieces(self._placement.resident_tokens(session), CHUNK_TOKENS):
             if not await self._request(session, ids):
                 metrics.DROPS.labels("touch", due.reason.value).inc()
                 await anyio.sleep(DROPPED_TOUCH_RETRY_S)
@@ -205,10 +204,3 @@ def apply_event(replica: Replica, event: KvEvent) -> None:
         if isinstance(event, AllBlocksCleared) and len(replica.kept):
             metrics.PIN_LOST.labels("cleared").inc(len(replica.kept))
         residency.clear()
-
-
-def _pieces(chain: Chain, resident_tokens: int) -> list[tuple[int, ...]]:
-    """What to send: the whole chain, in chunks of growing prefix where much of it is gone."""
-    whole = chain.touch_ids
-    ends = range(resident_tokens + CHUNK_TOKENS, len(whole), CHUNK_TOKENS)
-    return [*(whole[:end] for end in ends), whole] if whole else []

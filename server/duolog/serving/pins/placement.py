@@ -81,11 +81,15 @@ class PinnedPlacement:
         """Request id → replica, tokens it has to compute, blocks that were held to be there."""
 
     def place(self, request: GenerationRequest) -> Placed:
-        """The session's replica, or another where that one is away or much busier."""
+        """The session's replica, or another where that one is away or much busier.
+
+        A request of no session that names a replica that is alive goes there.
+        """
         session = self.sessions.get(request.session_id)
         chain = (session.asked if session else self._empty).of(request.prompt_ids)
         home = session.replica if session else ""
-        replica = self.replicas[self._choose(request.session_id, chain, home)]
+        named = self.replicas.get(request.replica) if not request.session_id else None
+        replica = named if named and named.alive else self.replicas[self._choose(request.session_id, chain, home)]
         if request.session_id and not request.request_id.startswith(TOUCH_ID):
             self._remember(session, request.session_id, chain, replica)
         cached = replica.residency.resident_blocks(chain.hashes) * self.options.block_tokens

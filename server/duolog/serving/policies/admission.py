@@ -22,6 +22,8 @@ class RequestClass(IntEnum):
     """Prefill of a stable partial transcript."""
     TOUCH = 3
     """Keeps a session's KV blocks warm."""
+    WARM_UP = 4
+    """Prefill of a persona's prompt while nobody is served: gives way to whatever comes, under every policy."""
 
 
 ENGINE_PRIORITY = {
@@ -29,6 +31,7 @@ ENGINE_PRIORITY = {
     RequestClass.NEXT_TURN: 10,
     RequestClass.PARTIAL: 20,
     RequestClass.TOUCH: 30,
+    RequestClass.WARM_UP: 40,
 }
 """vLLM's priorities: lower runs first."""
 
