@@ -25,7 +25,7 @@ from duolog.serving.predictor import DecodeWork, ServiceTimePredictor
 
 pytestmark = pytest.mark.pure
 
-FINAL, NEXT_TURN, PARTIAL, TOUCH = RequestClass
+FINAL, NEXT_TURN, PARTIAL, TOUCH, _ = RequestClass
 
 
 def waiting(ticket: int, klass: RequestClass, session: str = "", deadline: float = 0.0) -> QueuedRequest:
