@@ -89,9 +89,10 @@ bench-memory: setup-dev ## memory of the server: with all speech models, for eac
 	$(BIN)/python -m benchmarks.memory
 
 .PHONY: bench-barge-in
-bench-barge-in: setup-dev ## how fast words silence the answer, and what does not, with real engines
+bench-barge-in: setup-dev web-tools browser ## how fast words silence the answer, and what does not, with real engines
 	@$(BIN)/duolog models prepare --profile tiny
 	$(BIN)/python -m benchmarks.eval --parts scenarios --repeat 3 --out benchmarks/results/barge_in.json
+	$(BIN)/python -m benchmarks.page_silence
 
 .PHONY: bench-peer
 bench-peer: setup-dev ## the same calls against Pipecat, side by side
