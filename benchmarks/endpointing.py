@@ -1,10 +1,11 @@
 """How often our endpointing cuts a speaker off, against how long it makes one wait: the curve, on the pause set.
 
-`python -m benchmarks.endpointing [--corpus FOLDER] [--limit N] [--fresh]` writes `benchmarks/results/endpointing.json`
-and prints its summary. Each clip of the pause set is heard once by the real ear (Silero), Smart Turn and Whisper; what
-they said of every pause is kept in a temporary file. The policy of `turns/endpointing.py` is then replayed over it. A
-pause is cut where the delay is shorter than the silence the ear measured. Every other clip is held out: the policy's
-numbers were chosen on the rest.
+`python -m benchmarks.endpointing [--corpus FOLDER] [--limit N] [--llm FOLDER] [--fresh]` writes
+`benchmarks/results/endpointing.json` and prints its summary. Each clip of the pause set is heard once by the real ear
+(Silero), Smart Turn and Whisper, and what Whisper wrote is read by the chat model; what they said of every pause is
+kept in temporary files. The policy of `turns/endpointing.py` is then replayed over it, with the chat model and without.
+A pause is cut where the delay is shorter than the silence the ear measured. Every other clip is held out: the policy's
+numbers were chosen on the rest, but for those of the chat model, which docs/decisions/0009 cross-validates.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import anyio
 import numpy as np
 
 from benchmarks import pause_set
+from benchmarks.next_tokens import sentence_ends
 from benchmarks.pause_set import PauseClip, put_pauses, read_labelled, read_sources
 from duolog.adapters.faster_whisper_asr import FasterWhisperRecognizer
 from duolog.adapters.silero_vad import SileroVad
@@ -40,6 +42,7 @@ from duolog.turns.endpointing import (
     PauseEvidence,
     SpeakerHabit,
     endpoint_delay_ms,
+    is_worth_reading,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +69,8 @@ class Pause:
     probability: float | None
     """None: it was over before the model was asked."""
     text: str
+    sentence_end: float | None = None
+    """By the chat model; None: it was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,7 @@ def replay(heard: Sequence[Heard], decide: Decide) -> Outcome:
     for clip in heard:
         habit = SpeakerHabit()
         for pause in clip.pauses:
-            delay = decide(PauseEvidence(pause.probability, pause.text, clip.language), habit)
+            delay = decide(evidence_of(clip, pause), habit)
             if pause.silence_ms is None:
                 delays.append(delay)
                 continue
@@ -188,16 +193,40 @@ def replay(heard: Sequence[Heard], decide: Decide) -> Outcome:
     return Outcome(inserted, cut, natural, natural_cut, tuple(delays), tuple(cuts))
 
 
+def evidence_of(clip: Heard, pause: Pause) -> PauseEvidence:
+    """Once everybody has answered; the chat model is asked only where a call would ask it."""
+    evidence = PauseEvidence(pause.probability, pause.text, clip.language)
+    return replace(evidence, sentence_end=pause.sentence_end) if is_worth_reading(evidence) else evidence
+
+
+def read_all(heard: Iterable[Heard], llm: Path, *, fresh: bool) -> list[Heard]:
+    """The same with what the chat model says of each pause."""
+    clips = list(heard)
+    pauses = [(clip, pause) for clip in clips for pause in clip.pauses]
+    texts = [pause.text for clip, pause in pauses if is_worth_reading(evidence_of(clip, pause))]
+    known = sentence_ends(texts, llm, fresh=fresh)
+    return [
+        replace(clip, pauses=tuple(replace(pause, sentence_end=known.get(pause.text)) for pause in clip.pauses))
+        for clip in clips
+    ]
+
+
 def policy(
-    rule: EndpointingRule = DEFAULT_RULE, factor: float = 1.0, *, model: bool = True, text: bool = True
+    rule: EndpointingRule = DEFAULT_RULE,
+    factor: float = 1.0,
+    *,
+    model: bool = True,
+    text: bool = True,
+    reader: bool = True,
 ) -> Decide:
-    """Ours; without the model or the text for comparison."""
+    """Ours; without the end-of-turn model, the text or the chat model for comparison."""
     patience = Patience(round(300 * factor), round(2_500 * factor), factor)
 
     def decide(evidence: PauseEvidence, habit: SpeakerHabit) -> int:
         known = replace(evidence, probability=evidence.probability if model else None)
+        known = known if reader else replace(known, sentence_end=None)
         if not text:
-            known = replace(known, text="It is a sentence.", language="en")
+            known = replace(known, text="It is a sentence.", language="en", sentence_end=None)
         return endpoint_delay_ms(known, patience, habit, rule)
 
     return decide
@@ -211,11 +240,14 @@ def report(heard: Sequence[Heard]) -> dict[str, object]:
     plain = [clip for clip in heard if not clip.labels]
     parts = {"tuned_on": plain[::2], "held_out": plain[1::2], "all": plain}
     parts |= {language: [clip for clip in plain if clip.language == language] for language in ("en", "zh")}
-    ours = {name: replay(part, policy()) for name, part in parts.items() if part}
+    parts = {name: part for name, part in parts.items() if part}
+    ours = {name: replay(part, policy()) for name, part in parts.items()}
     return {
         "clips": len(plain),
         "ours": {name: outcome.row() for name, outcome in ours.items()},
-        "ours_scaled": {str(factor): replay(plain, policy(factor=factor)).row() for factor in FACTORS},
+        "without_chat_model": {name: replay(part, policy(reader=False)).row() for name, part in parts.items()},
+        "ours_scaled": curve(plain, reader=True),
+        "without_chat_model_scaled": curve(plain, reader=False),
         "fixed_silence_ms": {str(silence): replay(plain, fixed(silence)).row() for silence in FIXED_MS},
         "without_model": replay(plain, policy(model=False)).row(),
         "without_text": replay(plain, policy(text=False)).row(),
@@ -223,6 +255,11 @@ def report(heard: Sequence[Heard]) -> dict[str, object]:
         "rule": asdict(DEFAULT_RULE),
         "cuts": list(ours["all"].cuts),
     }
+
+
+def curve(heard: Sequence[Heard], *, reader: bool) -> dict[str, object]:
+    """Cuts against delay, as everything is scaled."""
+    return {str(factor): replay(heard, policy(factor=factor, reader=reader)).row() for factor in FACTORS}
 
 
 def _labelled(heard: Sequence[Heard]) -> Iterator[dict[str, object]]:
@@ -233,7 +270,7 @@ def _labelled(heard: Sequence[Heard]) -> Iterator[dict[str, object]]:
             pause = min(clip.pauses, key=lambda one: abs(one.at_s - float(at)), default=None)
             if pause is None:
                 continue
-            delay = decide(PauseEvidence(pause.probability, pause.text, clip.language), SpeakerHabit())
+            delay = decide(evidence_of(clip, pause), SpeakerHabit())
             yield {"file": clip.file, "at_s": pause.at_s, "complete": complete, "delay_ms": delay}
 
 
@@ -262,14 +299,16 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--limit", type=int, help="only the first recordings")
-    parser.add_argument("--fresh", action="store_true", help="hear everything again")
+    parser.add_argument("--llm", type=Path, default=MODELS / "smollm2-135m", help="folder of the chat model")
+    parser.add_argument("--fresh", action="store_true", help="hear and read everything again")
     options = parser.parse_args(arguments if arguments is None else list(arguments))
     memory = memory_path(options.corpus, options.limit)
     heard = None if options.fresh else remembered(memory)
     if heard is None:
         heard = anyio.run(hear_all, clips_of(options.corpus, options.limit), MODELS)
         memory.write_text(json.dumps([asdict(one) for one in heard], ensure_ascii=False), encoding="utf-8")
-    result = report(heard)
+    heard = read_all(heard, options.llm, fresh=options.fresh)
+    result = report(heard) | {"chat_model": options.llm.name}
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(json.dumps({key: value for key, value in result.items() if key != "cuts"}, indent=1, ensure_ascii=False))

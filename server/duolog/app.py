@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from duolog.adapters.replicated_llm import ReplicatedLanguageModel
 from duolog.building import (
     Adapters,
+    ask_options,
     build_adapters,
     build_batcher,
     build_caches,
@@ -43,6 +44,7 @@ from duolog.serving.pins.keeper import PinKeeper
 from duolog.serving.pins.observed_engine import ObservedEngine
 from duolog.serving.pins.placement import PinnedPlacement
 from duolog.serving.recognizer import Recognizer
+from duolog.serving.sentence_judge import SentenceJudge
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
 from duolog.serving.turn_judge import TurnJudge
@@ -95,6 +97,7 @@ class Application:
         self._synthesizer = Synthesizer(self._adapters.tts, cache=self._caches.speech)
         self._pins = PinnedPlacement(self._adapters.replicas, pin_options(settings))
         self._batcher = build_batcher(settings, ObservedEngine(self._adapters.llm, self._pins), self._pins)
+        self._sentences = SentenceJudge(self._batcher, ask_options(settings))
         guard = settings.guard
         self._limits = LoadLimits(LimitOptions(guard.short_answer_tokens, guard.retry_after_s))
         self._pin_keeper = PinKeeper(self._pins, self._batcher, self._adapters.pin_sources, self._limits)
@@ -230,6 +233,7 @@ class Application:
                 return
             if self._switchboard is None:
                 self._switchboard = self._new_switchboard()
+                await self._sentences.measure()
             self._health.set("llm", ready=True, detail=f"{self._adapters.llm.context_tokens} tokens of context")
             await anyio.sleep(PROBE_S)
 
@@ -274,6 +278,7 @@ class Application:
             clock=self._clock,
             context_tokens=self._adapters.llm.context_tokens,
             turn_judge=TurnJudge(detector) if detector is not None else None,
+            sentence_judge=self._sentences,
             prompt_cache=self._caches.prompts,
             limits=self._limits,
         )

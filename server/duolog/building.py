@@ -44,6 +44,7 @@ from duolog.serving.policies import PolicyOptions
 from duolog.serving.policies.factory import PolicyName, make_policy
 from duolog.serving.predictor import ServiceTimePredictor
 from duolog.serving.prompt_cache import PromptCache
+from duolog.serving.sentence_judge import AskOptions, SentenceEnd
 from duolog.serving.speech_cache import SpeechCache
 from duolog.serving.store_worker import StoreWorker
 from duolog.serving.tiered_cache import CacheOptions, TieredCache
@@ -181,6 +182,11 @@ def build_batcher(settings: Settings, engine: LanguageModel, placement: Placemen
     chunk_tokens = chosen.chunk_tokens if chosen.policy is BatchPolicy.SLO and not settings.embeds_llm else None
     limits = BatcherOptions(max_queued=chosen.max_queued, prefill_chunk_tokens=chunk_tokens)
     return Batcher(engine, policy, limits, placement, predictor)
+
+
+def ask_options(settings: Settings) -> AskOptions:
+    turns = settings.turn_detector
+    return AskOptions(SentenceEnd(turns.sentence_end), turns.sentence_end_affordable_ms / 1000)
 
 
 def guard_options(settings: Settings) -> GuardOptions:

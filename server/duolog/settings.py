@@ -70,6 +70,15 @@ class TurnDetectorEngine(StrEnum):
     """Turns end by the text and the silence alone."""
 
 
+class SentenceEndMode(StrEnum):
+    """Whether the chat model is asked, at a pause, if the sentence may be over."""
+
+    AUTO = "auto"
+    """Where it answers fast enough, as measured when it has warmed up."""
+    ON = "on"
+    OFF = "off"
+
+
 class Dtype(StrEnum):
     """How vLLM computes."""
 
@@ -170,6 +179,9 @@ class TurnDetectorSettings:
     engine: TurnDetectorEngine = TurnDetectorEngine.MODEL
     model: Path | None = None
     """Folder with `smart-turn-v3.2-cpu.onnx`; None: the profile's."""
+    sentence_end: SentenceEndMode = SentenceEndMode.AUTO
+    sentence_end_affordable_ms: Annotated[int, Field(ge=1, le=1_000)] = 60
+    """`auto`: the chat model is asked where it takes no longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,6 +288,26 @@ async def test_a_prefill_streams_only_its_end(server: Server) -> None:
     assert server.requests[0][2]["max_tokens"] == 1
 
 
+async def test_a_prefill_may_ask_for_the_likeliest_tokens(server: Server) -> None:
+    top = [{".": -0.5, "<|im_end|>": -2.0, ",": -3.0}]
+    choice = {"text": ".", "logprobs": {"top_logprobs": top}, "finish_reason": "length"}
+    server.manner = partial(streams, SSE_HEAD, event(json.dumps({"choices": [choice]})), USAGE, DONE, LAST)
+    asked = replace(ASK, prompt_ids=(7, 8, 9), prefill=True, likeliest=20)
+    text, end = await run(model_for(server), asked)
+    assert isinstance(end, GenerationEnd)
+    assert text == ""
+    assert [(one.text, round(one.probability, 3)) for one in end.likely] == [(".", 0.607), ("", 0.135), (",", 0.05)]
+    assert server.requests[0][2]["logprobs"] == 20
+
+
+async def test_nobody_else_is_sent_chances(server: Server) -> None:
+    server.manner = partial(streams, SSE_HEAD, completion_piece("Hello", "length"), USAGE, DONE, LAST)
+    _, end = await run(model_for(server), replace(ASK, prompt_ids=(7, 8, 9), prefill=True))
+    assert isinstance(end, GenerationEnd)
+    assert end.likely == ()
+    assert "logprobs" not in server.requests[0][2]
+
+
 def describes_itself(server: Server, tokens: list[int], owner: str = "vllm") -> None:
     """Model list, `/tokenize` and answers as of vLLM."""
     card = {"data": [{"id": "tiny", "max_model_len": 512, "owned_by": owner}]}

@@ -143,6 +143,21 @@ async def test_a_prefill_is_silent_and_its_blocks_are_cached(caching_engine: Lan
     assert end.usage.cached_tokens == whole_blocks
 
 
+async def test_a_prefill_names_the_likeliest_next_tokens(caching_engine: LanguageModel) -> None:
+    said = (ChatMessage(Role.USER, "What is the capital of France"),)
+    ids = caching_engine.prompt_ids(said, PromptEnd.OPEN)
+    question = replace(ASK, request_id="question", messages=said, prompt_ids=ids, prefill=True, likeliest=20)
+    text, end = await collect(caching_engine.generate(question))
+    assert text == ""
+    chances = [one.probability for one in end.likely]
+    assert 1 < len(chances) <= 20
+    assert all(0 <= chance <= 1 for chance in chances)
+    assert 0.5 < sum(chances) <= 1.001
+    assert any(one.text == "" or one.text.startswith("?") for one in end.likely)
+    _, end = await collect(caching_engine.generate(replace(question, likeliest=0)))
+    assert end.likely == ()
+
+
 async def test_stop_strings_end_the_answer_and_are_not_said(engine: LanguageModel) -> None:
     if isinstance(engine, ScriptedLanguageModel):
         pytest.skip("a script ends where it ends")

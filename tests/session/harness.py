@@ -24,6 +24,7 @@ from duolog.serving.load_limits import LoadLimits
 from duolog.serving.policies.slo import SloPolicy
 from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.recognizer import Recognizer
+from duolog.serving.sentence_judge import AskOptions, SentenceEnd, SentenceJudge
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
 from duolog.serving.turn_judge import TurnJudge
@@ -221,23 +222,27 @@ async def world(
     options: CallOptions | None = None,
     turn_detector: TurnDetector | None = None,
     prompt_cache: PromptCache | None = None,
+    sentence_end: SentenceEnd = SentenceEnd.OFF,
+    llm_options: ScriptedOptions | None = None,
 ) -> AsyncGenerator[World, None]:
     asr = ScriptedRecognizer(script, final_delay_s=asr_delay_s, partial_delay_s=0.05)
-    llm = ScriptedLanguageModel(ScriptedOptions(lines=lines or {}))
+    llm = ScriptedLanguageModel(llm_options or ScriptedOptions(lines=lines or {}))
     tts = ScriptedSynthesizer(delay_s=tts_delay_s)
     store = MemorySessionStore(3_600)
     recognizer, synthesizer, writer = Recognizer(asr), Synthesizer(tts), SessionWriter(store)
     limits = LoadLimits()
     chosen = one or persona()
+    batcher = Batcher(llm, SloPolicy())
     engines = Engines(
         recognizer=recognizer,
-        batcher=Batcher(llm, SloPolicy()),
+        batcher=batcher,
         synthesizer=synthesizer,
         vad=ScriptedVad,
         writer=writer,
         clock=TestClock(),
         context_tokens=llm.context_tokens,
         turn_judge=TurnJudge(turn_detector) if turn_detector is not None else None,
+        sentence_judge=SentenceJudge(batcher, AskOptions(sentence_end)),
         prompt_cache=prompt_cache,
         limits=limits,
     )

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 from tests.session.harness import Caller, persona, world
 
 from duolog.adapters.scripted_asr import in_order
+from duolog.adapters.scripted_llm import ScriptedOptions
 from duolog.adapters.scripted_turn_detector import ScriptedTurnDetector
 from duolog.personas import TurnTaking
 from duolog.ports.errors import EngineUnavailable
+from duolog.serving.guard import GuardLevel
+from duolog.serving.sentence_judge import SentenceEnd
 from duolog.session.config import Eagerness, SemanticVad, ServerVad
 from duolog.session.events import InputCommitted, ResponseDone, TurnTimings
 
@@ -20,6 +23,7 @@ pytestmark = pytest.mark.session
 
 LISTENS = persona(turn_taking=TurnTaking())
 QUESTION = "What is the time?"
+LONG_QUESTION = "What is the time in Rome?"
 
 
 def sure(_: NDArray[np.float32]) -> float:
@@ -145,3 +149,96 @@ async def test_a_persona_bounds_the_wait() -> None:
         shortest = await one_turn(caller)
         longest = await one_turn(caller, 2)
     assert (shortest.silence_wait_ms, longest.silence_wait_ms) == (600, 800)
+
+
+def reads(said: dict[str, float], first_token_s: float = 0.03) -> ScriptedOptions:
+    return ScriptedOptions(ends=said, first_token_s=first_token_s)
+
+
+async def test_a_sentence_that_reads_unfinished_is_waited_for() -> None:
+    options = reads({"Unless there is a system": 0.001})
+    async with (
+        world(
+            script=in_order("Unless there is a system."),
+            one=LISTENS,
+            turn_detector=ScriptedTurnDetector(sure),
+            sentence_end=SentenceEnd.ON,
+            llm_options=options,
+        ) as w,
+        w.call() as caller,
+    ):
+        timings = await one_turn(caller)
+        questions = [request for request in w.llm.prefills if request.likeliest]
+    assert timings.silence_wait_ms == 1_500
+    assert len(questions) == 1, "one question for one text"
+
+
+async def test_a_sentence_that_reads_complete_makes_up_for_a_doubt_of_the_ear() -> None:
+    async with (
+        world(
+            script=in_order(LONG_QUESTION),
+            one=LISTENS,
+            turn_detector=ScriptedTurnDetector(lambda _: 0.7),
+            sentence_end=SentenceEnd.ON,
+        ) as w,
+        w.call() as caller,
+    ):
+        timings = await one_turn(caller)
+    assert timings.silence_wait_ms == pytest.approx(300, abs=60)
+
+
+async def test_a_chat_model_that_does_not_answer_delays_by_no_more_than_its_time() -> None:
+    async with (
+        world(
+            script=in_order(LONG_QUESTION),
+            one=LISTENS,
+            turn_detector=ScriptedTurnDetector(sure),
+            sentence_end=SentenceEnd.ON,
+            llm_options=reads({"*": 0.001}, first_token_s=1.0),
+        ) as w,
+        w.call() as caller,
+    ):
+        timings = await one_turn(caller)
+    assert 300 <= timings.silence_wait_ms <= 450
+
+
+@pytest.mark.parametrize("why", ["off", "load", "veto", "another language"])
+async def test_the_chat_model_is_not_asked_in_vain(why: str) -> None:
+    mode = SentenceEnd.OFF if why == "off" else SentenceEnd.ON
+    said = (
+        "I would like to go to the"
+        if why == "veto"
+        else "今天天气怎么样？"
+        if why == "another language"
+        else LONG_QUESTION
+    )
+    async with (
+        world(script=in_order(said), one=LISTENS, turn_detector=ScriptedTurnDetector(sure), sentence_end=mode) as w,
+        w.call() as caller,
+    ):
+        if why == "another language":
+            caller.call.update(replace(caller.call.config, language="zh"))
+        if why == "load":
+            w.limits.level = GuardLevel.NO_EXTRAS
+        await one_turn(caller)
+        questions = [request for request in w.llm.prefills if request.likeliest]
+    assert not questions
+
+
+async def test_who_goes_on_has_the_whole_text_read_in_the_next_pause() -> None:
+    script = in_order("Unless there is a system.", "Unless there is a system there we are lost.")
+    async with (
+        world(
+            script=script,
+            one=LISTENS,
+            turn_detector=ScriptedTurnDetector(sure),
+            sentence_end=SentenceEnd.ON,
+            llm_options=reads({"Unless there is a system": 0.001}),
+        ) as w,
+        w.call() as caller,
+    ):
+        await caller.say(1.0)
+        await caller.pause(1.2)
+        timings = await one_turn(caller)
+    assert len(caller.of(InputCommitted)) == 1
+    assert timings.silence_wait_ms == pytest.approx(300, abs=60)

@@ -15,6 +15,7 @@ from duolog.turns.endpointing import (
     PauseEvidence,
     SpeakerHabit,
     endpoint_delay_ms,
+    is_worth_reading,
 )
 
 pytestmark = pytest.mark.pure
@@ -23,11 +24,14 @@ SENTENCE = "What is the time?"
 LIKELY = DEFAULT_RULE.likely_ms
 SURE, UNSURE = Patience().shortest_ms, DEFAULT_RULE.unsure_ms
 UNFINISHED, DICTATION = DEFAULT_RULE.unfinished_ms, DEFAULT_RULE.dictation_ms
+DOUBTFUL = DEFAULT_RULE.doubtful_ms
 EVIDENCE = st.builds(
     PauseEvidence,
     probability=st.none() | st.floats(0, 1),
     text=st.none() | st.sampled_from(["", "Yes.", SENTENCE, "I want the", "My number is 555"]) | st.text(max_size=40),
     language=st.sampled_from(["en", "zh", None]),
+    sentence_end=st.none() | st.floats(0, 1),
+    awaits_sentence_end=st.booleans(),
 )
 PAUSES = st.lists(st.tuples(st.sampled_from(["on", "cut", "end"]), st.integers(64, 6_000)), max_size=20)
 
@@ -73,6 +77,66 @@ def habit_of(events: list[tuple[str, int]]) -> SpeakerHabit:
 )
 def test_each_row_of_the_table(probability: float | None, text: str | None, language: str, expected_ms: int) -> None:
     assert delay(PauseEvidence(probability, text, language)) == expected_ms
+
+
+@pytest.mark.parametrize(
+    ("probability", "sentence_end", "text", "expected_ms"),
+    [
+        (0.99, 0.4, SENTENCE, SURE),
+        (0.6, 0.7, SENTENCE, SURE),
+        (0.99, 0.06, SENTENCE, DOUBTFUL),
+        (0.4, 0.4, SENTENCE, DOUBTFUL),
+        (0.99, 0.001, SENTENCE, UNFINISHED),
+        (0.3, 0.1, SENTENCE, UNFINISHED),
+        (0.01, 0.4, SENTENCE, UNFINISHED),
+        (0.99, 0.9, "I would like to go to the", UNFINISHED),
+        (0.01, 0.001, "I would like to go to the", DICTATION),
+        (0.99, 0.9, "My number is 555", DICTATION),
+        (None, 0.8, SENTENCE, SURE),
+        (None, 0.005, SENTENCE, UNFINISHED),
+        (0.0, 0.0, SENTENCE, UNFINISHED),
+        (1.0, 1.0, SENTENCE, SURE),
+    ],
+)
+def test_what_is_heard_and_what_is_read_are_weighed(
+    probability: float | None, sentence_end: float, text: str, expected_ms: int
+) -> None:
+    assert delay(PauseEvidence(probability, text, "en", sentence_end)) == expected_ms
+
+
+def test_the_chat_model_is_awaited_a_little_where_all_else_is_over() -> None:
+    complete = PauseEvidence(0.99, SENTENCE, "en", awaits_sentence_end=True)
+    assert delay(complete) == SURE + DEFAULT_RULE.awaited_ms
+    assert delay(replace(complete, probability=0.6)) == UNSURE
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "worth"),
+    [
+        ("What is the time in Rome?", "en", True),
+        ("Can you help me?", "en", False),
+        ("Yes.", "en", False),
+        ("I would like to go to the", "en", False),
+        ("The child had almost hurt himself", "en", False),
+        ("My number is 555.", "en", False),
+        ("Wie spät ist es jetzt in Rom?", "de", False),
+        ("今天天气怎么样？", "zh", False),
+        ("What is the time in Rome?", None, False),
+        ("", "en", False),
+        (None, "en", False),
+    ],
+)
+def test_the_chat_model_is_asked_where_it_matters(text: str | None, language: str | None, worth: bool) -> None:
+    assert is_worth_reading(PauseEvidence(0.99, text, language)) is worth
+
+
+@given(EVIDENCE, PAUSES, st.floats(0, 1), st.floats(0, 1))
+def test_the_more_it_reads_complete_the_shorter(
+    evidence: PauseEvidence, events: list[tuple[str, int]], one: float, other: float
+) -> None:
+    habit = habit_of(events)
+    low, high = (replace(evidence, sentence_end=value, awaits_sentence_end=False) for value in sorted((one, other)))
+    assert delay(high, habit) <= delay(low, habit)
 
 
 def test_patience_scales_and_bounds() -> None:

@@ -38,6 +38,7 @@ from duolog.ports.llm import (
     Role,
     Sampling,
     TextDelta,
+    TokenChance,
     TokenUsage,
 )
 
@@ -128,11 +129,11 @@ class OpenAILanguageModel:
         patience = _Patience.starting(self._options.first_token_timeout_s)
         response = await self._open(request, patience)
         guard = SpecialTokenGuard()
-        usage, finish = TokenUsage(), None
+        usage, finish, likely = TokenUsage(), None, tuple[TokenChance, ...]()
         try:
             async with aclosing(EventSource(response).aiter_sse()) as events:
                 while (chunk := await self._next_chunk(events, patience, optional=finish is not None)) is not None:
-                    usage, finish = chunk.usage or usage, chunk.finish or finish
+                    usage, finish, likely = chunk.usage or usage, chunk.finish or finish, chunk.likely or likely
                     if (text := guard.feed(chunk.text)) and not request.prefill:
                         yield TextDelta(text)
                     if guard.ended:
@@ -143,7 +144,7 @@ class OpenAILanguageModel:
             await self._close(response)
         if (rest := guard.finish()) and not request.prefill:
             yield TextDelta(rest)
-        yield GenerationEnd(FinishReason.STOP if guard.ended else finish or FinishReason.STOP, usage)
+        yield GenerationEnd(FinishReason.STOP if guard.ended else finish or FinishReason.STOP, usage, likely)
 
     def prompt_ids(self, messages: tuple[ChatMessage, ...], end: PromptEnd) -> tuple[int, ...]:
         return () if self._tokenizer is None else self._tokenizer.prompt_ids(messages, end)
@@ -207,6 +208,8 @@ class OpenAILanguageModel:
             body["stop"] = list(sampling.stop)
         if sampling.seed is not None:
             body["seed"] = sampling.seed
+        if request.likeliest:
+            body["logprobs"] = request.likeliest
         if self._dialect is Dialect.VLLM:
             body["repetition_penalty"] = sampling.repetition_penalty
         if self._options.send_priority:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import httpx
 from httpx_sse import SSEError
 
 from duolog.ports.errors import EngineError, EngineProtocolError, EngineRejected, EngineTimeout, EngineUnavailable
-from duolog.ports.llm import FinishReason, TokenUsage
+from duolog.ports.llm import FinishReason, TokenChance, TokenUsage
 
 SPECIAL_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "</s>", "<end_of_turn>")
 """Ends of a turn that leak into the text where a model's configuration names the wrong end token."""
@@ -70,6 +71,7 @@ class Chunk:
     text: str = ""
     finish: FinishReason | None = None
     usage: TokenUsage | None = None
+    likely: tuple[TokenChance, ...] = ()
 
 
 _FINISH = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, "abort": FinishReason.ABORTED}
@@ -88,6 +90,7 @@ def parse_chunk(text: str, server: str) -> Chunk:
             text=str(delta.get("content") or choices[0].get("text") or ""),
             finish=None if reason is None else _FINISH.get(reason, FinishReason.STOP),
             usage=_usage(read.get("usage")),
+            likely=_likely(choices[0].get("logprobs")),
         )
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         raise EngineProtocolError(
@@ -109,6 +112,15 @@ def _usage(usage: Any) -> TokenUsage | None:
         prompt_tokens=int(usage.get("prompt_tokens") or 0),
         cached_tokens=int(details.get("cached_tokens") or 0),
         completion_tokens=int(usage.get("completion_tokens") or 0),
+    )
+
+
+def _likely(logprobs: Any) -> tuple[TokenChance, ...]:
+    """Of a completion's first token."""
+    if not logprobs or not (first := logprobs.get("top_logprobs")):
+        return ()
+    return tuple(
+        TokenChance("" if text in SPECIAL_TOKENS else text, math.exp(logprob)) for text, logprob in first[0].items()
     )
 
 

@@ -22,6 +22,7 @@ from duolog.ports.llm import (
     PromptEnd,
     Role,
     TextDelta,
+    TokenChance,
     TokenUsage,
 )
 
@@ -57,6 +58,8 @@ class ScriptedOptions:
     lines: Mapping[str, Line] = field(default_factory=dict)
     """Answer by what the user said last (case and punctuation do not matter); `*` answers everything else. Without
     a line the engine says what it heard."""
+    ends: Mapping[str, float] = field(default_factory=dict)
+    """How probable the end of the message is after these words, keyed as `lines`; `*` for all others. Without: 0.9."""
     first_token_s: float = 0.03
     token_s: float = 0.015
     prefill_token_s: float = 0.0
@@ -68,6 +71,8 @@ class ScriptedOptions:
 
 BLOCK_TOKENS = 32
 CACHED_BLOCKS = 65_536
+LIKELY_END = 0.9
+"""That a message ends where no script says how probable it is."""
 STEP_TOKENS = 256
 """Prompt tokens computed between two looks at what else is to be done, as vLLM's step budget."""
 
@@ -83,6 +88,7 @@ class ScriptedLanguageModel:
     def __init__(self, options: ScriptedOptions | None = None) -> None:
         self._options = options or ScriptedOptions()
         self._lines = {_normal(said): line for said, line in self._options.lines.items()}
+        self._ends = {_normal(said): chance for said, chance in self._options.ends.items()}
         self._blocks: set[int] = set()
         self._step = anyio.Lock()
         self.requests: list[GenerationRequest] = []
@@ -110,7 +116,8 @@ class ScriptedLanguageModel:
                 await self._before_token(line.fault, index, len(pieces))
                 usage = replace(usage, completion_tokens=index + 1)
                 yield TextDelta(piece)
-            yield GenerationEnd(FinishReason.STOP if len(allowed) == len(pieces) else FinishReason.LENGTH, usage)
+            reason = FinishReason.STOP if len(allowed) == len(pieces) else FinishReason.LENGTH
+            yield GenerationEnd(reason, usage, self._likely(request))
         finally:
             self.running -= 1
 
@@ -145,8 +152,16 @@ class ScriptedLanguageModel:
             self.evict()
         self._blocks.update(chain)
 
+    def _likely(self, request: GenerationRequest) -> tuple[TokenChance, ...]:
+        """The end of the message, and a comma with what is left."""
+        if not request.likeliest:
+            return ()
+        said = _last_said(request.messages)
+        chance = self._ends.get(_normal(said), self._ends.get("*", LIKELY_END))
+        return (TokenChance("", chance), TokenChance(",", 1 - chance))[: request.likeliest]
+
     def _line(self, messages: tuple[ChatMessage, ...]) -> Line:
-        said = next((message.content for message in reversed(messages) if message.role is Role.USER), "")
+        said = _last_said(messages)
         return self._lines.get(_normal(said)) or self._lines.get("*") or Line(_echo(said))
 
     async def _before_the_first_token(self, fault: Fault) -> None:
@@ -202,6 +217,10 @@ def _chain(ids: tuple[int, ...]) -> list[int]:
 
 def _id(token: str) -> int:
     return zlib.crc32(token.encode())
+
+
+def _last_said(messages: tuple[ChatMessage, ...]) -> str:
+    return next((message.content for message in reversed(messages) if message.role is Role.USER), "")
 
 
 def _echo(said: str) -> str:

@@ -46,6 +46,8 @@ class GenerationRequest:
     """The exact prompt, as `prompt_ids` of this engine made it: sent instead of `messages`."""
     prefill: bool = False
     """Only compute the KV cache of `prompt_ids`, for a later request that begins with them; the stream is its end."""
+    likeliest: int = 0
+    """Of a prefill: how many of the likeliest next tokens its end is to name, at most 20."""
     replica: str = ""
     """Which of the engine's replicas is to run it; empty: the engine's choice."""
     batch: int = 0
@@ -76,11 +78,22 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenChance:
+    """A token that may come next."""
+
+    text: str
+    """With the space before it; empty: the end of the message."""
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationEnd:
     """Always the last value of a stream that did not raise."""
 
     reason: FinishReason
     usage: TokenUsage
+    likely: tuple[TokenChance, ...] = ()
+    """What was asked for by `GenerationRequest.likeliest`; empty where the engine cannot tell."""
 
 
 class PromptEnd(StrEnum):

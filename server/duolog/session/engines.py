@@ -10,6 +10,7 @@ from duolog.serving.batcher import Batcher
 from duolog.serving.load_limits import LoadLimits
 from duolog.serving.prompt_cache import PromptCache
 from duolog.serving.recognizer import Recognizer
+from duolog.serving.sentence_judge import SentenceJudge
 from duolog.serving.session_writer import SessionWriter
 from duolog.serving.synthesizer import Synthesizer
 from duolog.serving.turn_judge import TurnJudge
@@ -29,6 +30,8 @@ class Engines:
     """Of the chat model, prompt and answer together."""
     turn_judge: TurnJudge | None = None
     """None: no end-of-turn model; turns end by the text and the silence."""
+    sentence_judge: SentenceJudge | None = None
+    """None: the chat model is never asked whether a sentence is over."""
     prompt_cache: PromptCache | None = None
     """None: every answer is made."""
     limits: LoadLimits = field(default_factory=LoadLimits)

@@ -1,7 +1,7 @@
 """How long each pause of one call is waited: gathers the evidence while the pause runs, and sets the voice's endpoint.
 
-    PAUSE ──▶ transcript (the turn that was begun ahead) ──┐
-      └─ 200 ms of silence ──▶ end-of-turn model ──────────┴──▶ endpoint_delay_ms ──▶ VoiceActivity.endpoint_ms
+    PAUSE ──▶ transcript (the turn that was begun ahead) ──┬──▶ chat model ──┐
+      └─ 200 ms of silence ──▶ end-of-turn model ──────────┴─────────────────┴──▶ endpoint_delay_ms ──▶ VoiceActivity
 
 Where turns end after a fixed silence it only watches the speaker's habits. It never waits for anything itself.
 """
@@ -9,17 +9,19 @@ Where turns end after a fixed silence it only watches the speaker's habits. It n
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import anyio
 import numpy as np
 from anyio.abc import TaskGroup
 from numpy.typing import NDArray
 
+from duolog.serving.sentence_judge import SentenceJudge
 from duolog.session.config import Eagerness, SemanticVad
 from duolog.session.context import CallContext
 from duolog.session.turn import Turn
 from duolog.turns.activity import SAMPLES_PER_MS, VoiceActivity, VoiceEvent, VoiceEventKind
-from duolog.turns.endpointing import Patience, PauseEvidence, SpeakerHabit, endpoint_delay_ms
+from duolog.turns.endpointing import Patience, PauseEvidence, SpeakerHabit, endpoint_delay_ms, is_worth_reading
 
 EAGERNESS_FACTOR = {Eagerness.LOW: 1.6, Eagerness.MEDIUM: 1.0, Eagerness.HIGH: 0.7, Eagerness.AUTO: 1.0}
 WENT_ON_MS = 1_500
@@ -40,6 +42,12 @@ class PauseWatch:
         """Last voiced sample of the turn before, until the speaker is heard again."""
         self._probability: float | None = None
         self._asked = False
+        self._read_text: str | None = None
+        """What the chat model was asked about in this pause."""
+        self._sentence_end: float | None = None
+        self._reading = False
+        """It has not answered yet."""
+        self._reads = anyio.CancelScope()
         self._judging = anyio.CancelScope()
         self._decided_at_ms = 0
         self.waited_ms = activity.endpoint_ms
@@ -76,13 +84,17 @@ class PauseWatch:
         if judge is not None and not self._asked and silence_ms >= self._context.options.judge_after_ms:
             self._asked = True
             self._tasks.start_soon(self._ask, sound(), self._judging)
-        delay_ms = endpoint_delay_ms(self._evidence(turn), patience_of(self._context), self._habit)
+        evidence = self._evidence(turn)
+        self._read(evidence)
+        evidence = replace(evidence, sentence_end=self._sentence_end, awaits_sentence_end=self._reading)
+        delay_ms = endpoint_delay_ms(evidence, patience_of(self._context), self._habit)
         if delay_ms != self._activity.endpoint_ms:
             self._activity.endpoint_ms, self._decided_at_ms = delay_ms, silence_ms
 
     def _begin(self, at_sample: int) -> None:
         self._pause_end, self._asked, self._probability = at_sample, False, None
-        self._judging = anyio.CancelScope()
+        self._read_text, self._sentence_end, self._reading = None, None, False
+        self._judging, self._reads = anyio.CancelScope(), anyio.CancelScope()
         self._decided_at_ms = 0
 
     def _end(self) -> None:
@@ -90,6 +102,7 @@ class PauseWatch:
         self._pause_end = None
         self._decided_at_ms = 0
         self._judging.cancel()
+        self._reads.cancel()
         if self._semantic:
             self._activity.endpoint_ms = endpoint_delay_ms(PauseEvidence(), patience_of(self._context), self._habit)
 
@@ -101,6 +114,23 @@ class PauseWatch:
             if silence_ms <= WENT_ON_MS:
                 self._habit.was_cut(silence_ms)
         self._turn_end = None
+
+    def _read(self, evidence: PauseEvidence) -> None:
+        """Ask the chat model about a text once; about another one again."""
+        judge, text = self._context.engines.sentence_judge, evidence.text
+        if judge is None or not judge.asks or not self._context.engines.limits.may_speculate:
+            return
+        if text is not None and text != self._read_text and is_worth_reading(evidence):
+            self._reads.cancel()
+            self._reads = anyio.CancelScope()
+            self._read_text, self._sentence_end, self._reading = text, None, True
+            self._tasks.start_soon(self._ask_reader, judge, text, self._reads)
+
+    async def _ask_reader(self, judge: SentenceJudge, text: str, scope: anyio.CancelScope) -> None:
+        with scope:
+            sentence_end = await judge.judge(text)
+            if scope is self._reads:
+                self._sentence_end, self._reading = sentence_end, False
 
     async def _ask(self, sound: NDArray[np.float32], scope: anyio.CancelScope) -> None:
         judge = self._context.engines.turn_judge

@@ -2,28 +2,41 @@
 
 | what is known | delay |
 |---|---|
-| the model says it is over, and the text ends a sentence and wants nothing more | the shortest wait |
-| the model says it is over, the text cannot confirm it: a word or two, or no full stops (Chinese) | `likely_ms` |
+| the models say it is over, and the text ends a sentence and wants nothing more | the shortest wait |
+| the models say it is over, the text cannot confirm it: a word or two, or no full stops (Chinese) | `likely_ms` |
 | neither says anything clear, or the text has not come | `unsure_ms` |
-| the model says it goes on, or the text does: it trails off, or stops without a sentence end | `unfinished_ms` |
+| the end-of-turn model and the chat model disagree | `doubtful_ms` |
+| the models say it goes on, or the text does: it trails off, or stops without a sentence end | `unfinished_ms` |
 | both do, or something is being dictated (numbers, addresses, letters) | `dictation_ms` |
-| the model has nothing to say, and the text ends a sentence | `likely_ms` |
+| no model has anything to say, and the text ends a sentence | `likely_ms` |
 
-All are scaled by the persona's or the client's patience, stretched to this speaker's own pauses, and held in bounds.
+The models are the end-of-turn model, which hears, and the chat model, which reads: what both say is one score;
+where the chat model is not asked, the other's probability alone counts. All are scaled by the persona's or the client's
+patience, stretched to this speaker's own pauses, and held in bounds.
 The evidence arrives during the pause: a delay that has passed when it is decided ends the turn at once.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
+from enum import StrEnum
 
 from duolog.turns.completeness import Unfinished, ends_sentence, unfinished
 from duolog.turns.wording import words_of
 
 PUNCTUATED = frozenset({"en", "de", "fr", "es", "it", "pt", "nl"})
 """Languages in which Whisper ends a finished sentence with a full stop; it seldom does in Chinese."""
+READ_LANGUAGES = frozenset({"en"})
+"""Languages in which the chat model's opinion was found to be worth asking for."""
 DICTATION = frozenset({Unfinished.NUMBER, Unfinished.ADDRESS, Unfinished.SPELLING})
+
+
+LEAST_HEARD, LEAST_READ = 0.001, 0.001
+"""Probabilities nearer to 0 (or 1) say no more than these."""
+UNDECIDED = 0.65
+"""What the end-of-turn model says of a pause that might as well be one as the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,10 @@ class PauseEvidence:
     """Transcript of the utterance up to the pause; None: not yet. Empty: nothing that could be understood."""
     language: str | None = None
     """ISO 639-1 code of `text`; None: unknown."""
+    sentence_end: float | None = None
+    """That a sentence that began as `text` ends there, by the chat model; None: it was not asked, or did not answer."""
+    awaits_sentence_end: bool = False
+    """The chat model has been asked and may still answer; for a time that whoever asks it bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,19 @@ class EndpointingRule:
     unfinished_probability: float = 0.5
     short_words: int = 1
     """The model is erratic on utterances of no more words than this."""
+    read_words: int = 4
+    """The chat model is, too: it expects "Can you help me?" to go on."""
+    read_weight: float = 0.72
+    """Of the logarithm of the chat model's probability in the score."""
+    heard_weight: float = 0.36
+    """Of the log-odds of the end-of-turn model's."""
+    score_offset: float = 1.46
+    sure_score: float = 1.1
+    unfinished_score: float = 0.2
+    doubtful_ms: int = 1_300
+    """Where the score lies between the two."""
+    awaited_ms: int = 150
+    """Beyond the shortest wait while the chat model may still answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,36 +140,76 @@ class SpeakerHabit:
 DEFAULT_RULE = EndpointingRule()
 
 
+class _Opinion(StrEnum):
+    """What the models say together."""
+
+    NONE = "none"
+    OVER = "over"
+    UNSURE = "unsure"
+    GOES_ON = "goes_on"
+
+
 def endpoint_delay_ms(
     evidence: PauseEvidence, patience: Patience, habit: SpeakerHabit, rule: EndpointingRule = DEFAULT_RULE
 ) -> int:
     """Silence after which the turn is over, as things stand in this pause."""
     base = _base_ms(evidence, rule)
-    if base is None:
+    if base is None and evidence.awaits_sentence_end:
+        wanted = patience.shortest_ms + rule.awaited_ms * patience.factor
+    elif base is None:
         wanted = min(habit.least_ms, rule.unsure_ms * patience.factor)
     else:
         wanted = max(base * patience.factor, min(habit.usual_ms, rule.unfinished_ms * patience.factor))
     return round(min(max(wanted, patience.shortest_ms), patience.longest_ms))
 
 
+def is_worth_reading(evidence: PauseEvidence, rule: EndpointingRule = DEFAULT_RULE) -> bool:
+    """The chat model's opinion would make a difference, and is worth something."""
+    if not evidence.text or evidence.language not in READ_LANGUAGES or _is_left_open(evidence, rule):
+        return False
+    long_enough = len(words_of(evidence.text)) > rule.read_words
+    return long_enough and unfinished(evidence.text, evidence.language) is None
+
+
 def _base_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int | None:
     """By the table; None: the shortest wait."""
     reason = unfinished(evidence.text, evidence.language) if evidence.text else None
-    sounds_unfinished = evidence.probability is not None and evidence.probability < rule.unfinished_probability
-    if reason in DICTATION or (reason is not None and sounds_unfinished):
+    opinion = _opinion(evidence, rule)
+    goes_on = opinion is _Opinion.GOES_ON
+    if reason in DICTATION or (reason is not None and goes_on):
         return rule.dictation_ms
-    if reason is not None or sounds_unfinished or _is_left_open(evidence, rule):
+    if reason is not None or goes_on or _is_left_open(evidence, rule):
         return rule.unfinished_ms
-    return _hopeful_ms(evidence, rule)
+    return _hopeful_ms(evidence, opinion, rule)
 
 
-def _hopeful_ms(evidence: PauseEvidence, rule: EndpointingRule) -> int | None:
-    if not evidence.text:
-        return rule.unsure_ms
+def _opinion(evidence: PauseEvidence, rule: EndpointingRule) -> _Opinion:
+    if evidence.sentence_end is not None:
+        score = _score(evidence.probability, evidence.sentence_end, rule)
+        if score < rule.unfinished_score:
+            return _Opinion.GOES_ON
+        return _Opinion.OVER if score >= rule.sure_score else _Opinion.UNSURE
     if evidence.probability is None:
-        return rule.likely_ms
-    if evidence.probability < rule.sure_probability:
+        return _Opinion.NONE
+    if evidence.probability < rule.unfinished_probability:
+        return _Opinion.GOES_ON
+    return _Opinion.OVER if evidence.probability >= rule.sure_probability else _Opinion.UNSURE
+
+
+def _score(heard: float | None, read: float, rule: EndpointingRule) -> float:
+    """About the log-odds that the turn is over. `heard` None: as if the end-of-turn model were undecided."""
+    heard = UNDECIDED if heard is None else min(max(heard, LEAST_HEARD), 1 - LEAST_HEARD)
+    log_odds = math.log(heard / (1 - heard))
+    return rule.score_offset + rule.heard_weight * log_odds + rule.read_weight * math.log(max(read, LEAST_READ))
+
+
+def _hopeful_ms(evidence: PauseEvidence, opinion: _Opinion, rule: EndpointingRule) -> int | None:
+    if opinion is _Opinion.UNSURE and evidence.sentence_end is not None:
+        return rule.doubtful_ms
+    if not evidence.text or opinion is _Opinion.UNSURE:
         return rule.unsure_ms
+    if opinion is _Opinion.NONE:
+        return rule.likely_ms
     confirmed = ends_sentence(evidence.text) and len(words_of(evidence.text)) > rule.short_words
     return None if confirmed else rule.likely_ms
 
