@@ -76,7 +76,7 @@ def _figures(cuts: list[dict[str, Any]], *, by_button: bool) -> dict[str, float]
         "cuts": len(taken_ms),
         "p50": round(float(p50), 1),
         "p95": round(float(p95), 1),
-        "max": float(taken_ms.max()),
+        "max": round(float(taken_ms.max()), 1),
     }
 
 

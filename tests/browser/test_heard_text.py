@@ -25,7 +25,12 @@ DRIVER = ROOT / "web" / "test" / "drive-cuts.js"
 SAID = "we sailed past the old harbour wall and then out over the bar to where the wide green water begins to roll"
 ANSWER = f"You said: {SAID} And I heard every word of it."
 RATE_HZ = 24_000
-LOUD = 0.05
+LOUD = 0.02
+"""Also of a voice that is lowered."""
+LOWERED_MS = (0, 0, 250, 0, 700)
+"""By turns: the page lowers the voice for so long before the cut, and holds it after 400 ms."""
+HOLD_RAMP_MS = 60
+"""A voice that is about to be held fades; the words in it count as played."""
 UNSURE_MS = 6
 """So near to a word's end the recording alone does not tell: the cut fades for 10 ms."""
 
@@ -48,13 +53,17 @@ def timeline() -> list[SpokenWord]:
     return words
 
 
-def places(words: list[SpokenWord]) -> list[float]:
-    """Seconds: early, in the middle and late in words, in the gap after one, and about the ends of words."""
+def places(words: list[SpokenWord]) -> list[str]:
+    """Seconds, and for how long the voice is lowered before the cut.
+
+    Early, in the middle and late in words, in the gap after one, and about the ends of words.
+    """
     wanted = []
     for number, word in enumerate(words[1:15]):
         length = word.end_sample - word.start_sample
         offsets = (length // 10, length // 2, length - 240, length + 480, length)
-        wanted.append((word.start_sample + offsets[number % len(offsets)]) / RATE_HZ)
+        place_s = (word.start_sample + offsets[number % len(offsets)]) / RATE_HZ
+        wanted.append(f"{place_s:.4f}+{LOWERED_MS[number // 2 % len(LOWERED_MS)]}")
     return wanted
 
 
@@ -63,7 +72,7 @@ def cuts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     out = tmp_path_factory.mktemp("cuts") / "cuts.json"
-    at = ",".join(f"{place:.4f}" for place in places(timeline()))
+    at = ",".join(places(timeline()))
     with running(scripted()) as server:
         command = ["node", str(DRIVER), "--url", server.url, "--text", SAID, "--at", at, "--out", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
@@ -72,6 +81,10 @@ def cuts(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     made: list[dict[str, Any]] = json.loads(out.read_text())["cuts"]
     return made
+
+
+def is_held(cut: dict[str, Any]) -> bool:
+    return bool(cut["lowerMs"] > 400)
 
 
 def heard_until(sample: int) -> str:
@@ -88,13 +101,13 @@ def test_the_history_ends_at_the_last_word_that_was_rendered(cuts: list[dict[str
     ]
     assert wrong == []
     assert not any(cut["isApproximate"] for cut in cuts)
-    assert len({cut["history"] for cut in cuts}) >= 10, "the cuts fell into different words"
+    assert len({cut["history"] for cut in cuts}) >= 6, "the cuts fell into different words"
 
 
 def test_the_worklets_count_is_what_its_frames_say(cuts: list[dict[str, Any]]) -> None:
     for cut in cuts:
         assert cut["recordedFrames"] == cut["frames"], "nothing is missing in the recording"
-        if cut["underruns"] == 0:
+        if cut["underruns"] == 0 and not is_held(cut):
             assert cut["playedSamples"] == pytest.approx(cut["renderedS"] * RATE_HZ, abs=2)
 
 
@@ -105,7 +118,7 @@ def test_the_recording_holds_the_words_of_the_history_and_no_other(cuts: list[di
         assert max(levels[round(end_ms) + 3 :]) < 1e-3
         for word in timeline():
             word_end_ms = word.end_sample * 1000 / RATE_HZ
-            if abs(word_end_ms - end_ms) < UNSURE_MS:
+            if abs(word_end_ms - end_ms) < (HOLD_RAMP_MS if is_held(cut) else UNSURE_MS):
                 continue
             last_ms = levels[int(word_end_ms) - 3 : int(word_end_ms) - 1]
             sounds = bool(last_ms) and min(last_ms) > LOUD

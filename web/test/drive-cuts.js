@@ -4,8 +4,9 @@
  *   node test/drive-cuts.js --url URL --text TEXT --at 0.4,0.95,1.7 --out result.json
  *
  * TEXT is typed and answered aloud; each time is seconds of the answer, by the audio clock. Every second cut is made by
- * the page's own button, the others by the server, which the page hears of by `duolog.flush`. A recorder behind the
- * playback worklet keeps every frame that reached the loudspeaker.
+ * the page's own button, the others by the server, which the page hears of by `duolog.flush`. `0.95+250` lowers the voice
+ * at 0.95 s as `duolog.state: hearing` does, and cuts 250 ms later. A recorder behind the playback worklet keeps every
+ * frame that reached the loudspeaker.
  */
 
 import { writeFile } from 'node:fs/promises';
@@ -77,9 +78,9 @@ function tapIn() {
 /**
  * In the page: wait for the answer to come to its place, cut it, and gather what is known of it.
  *
- * @param {{ atS: number, byButton: boolean, patienceMs: number }} cut
+ * @param {{ atS: number, lowerMs: number, byButton: boolean, patienceMs: number }} cut
  */
-async function cutOff({ atS, byButton, patienceMs }) {
+async function cutOff({ atS, lowerMs, byButton, patienceMs }) {
   /** @type {Tap} */
   const tap = Reflect.get(window, 'tap');
   const until = async (/** @type {() => any} */ found) => {
@@ -99,6 +100,11 @@ async function cutOff({ atS, byButton, patienceMs }) {
   const { generation } = started;
   const itemId = last('duolog.speech.started')?.['item_id'];
   await until(() => context.currentTime >= started.atS + atS);
+  if (lowerMs > 0) {
+    const data = JSON.stringify({ type: 'duolog.state', state: 'hearing' });
+    socket.dispatchEvent(new MessageEvent('message', { data }));
+    await until(() => context.currentTime >= started.atS + atS + lowerMs / 1000);
+  }
   const decidedMs = performance.now();
   if (byButton) document.getElementById('interrupt')?.click();
   else socket.send(JSON.stringify({ type: 'response.cancel' }));
@@ -128,7 +134,7 @@ async function cutOff({ atS, byButton, patienceMs }) {
     return Math.sqrt(part.reduce((sum, sample) => sum + sample * sample, 0) / part.length);
   });
   return {
-    atS, byButton, generation, itemId, rateHz, recordedFrames, frames,
+    atS, lowerMs, byButton, generation, itemId, rateHz, recordedFrames, frames,
     playedSamples: flushed.playedSamples,
     renderedS: flushed.atS - started.atS,
     underruns: tap.notices.filter((one) => one.kind === 'underrun' && one.generation === generation).length,
@@ -146,7 +152,7 @@ async function main() {
   });
   const { url, text, at, out } = values;
   if (!url || !text || !at || !out) {
-    process.stderr.write('usage: drive-cuts.js --url URL --text TEXT --at SECONDS,… --out result.json\n');
+    process.stderr.write('usage: drive-cuts.js --url URL --text TEXT --at SECONDS[+MS],… --out result.json\n');
     return 2;
   }
   const browser = await launch({ wav: null });
@@ -165,7 +171,8 @@ async function main() {
       await page.evaluate(() => Reflect.get(window, 'tap').notices.splice(0));
       await page.fill('#message', text);
       await page.press('#message', 'Enter');
-      const cut = { atS: Number(place), byButton: number % 2 === 0, patienceMs: PATIENCE_MS };
+      const [atS, lowerMs = 0] = place.split('+').map(Number);
+      const cut = { atS, lowerMs, byButton: number % 2 === 0, patienceMs: PATIENCE_MS };
       cuts.push(await page.evaluate(cutOff, cut));
     }
     await writeFile(out, JSON.stringify({ cuts }, null, 2));
