@@ -126,6 +126,11 @@ bench-pins: setup-dev ## sessions kept warm against the cache alone, and a repli
 	$(BIN)/python -m benchmarks.pins kept
 	$(BIN)/python -m benchmarks.pins kill
 
+.PHONY: bench-warmup
+bench-warmup: setup-dev ## the first turn of a fresh server beside later ones, personas warmed up and not
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.warmup
+
 .PHONY: bench-load
 bench-load: setup-dev ## how many calls hold, what twice as many do, and whether the server comes back
 	@$(BIN)/duolog models prepare --profile tiny

@@ -37,11 +37,12 @@ class Stack:
 
 @asynccontextmanager
 async def duolog_stack(
-    profile: str, *, scripted: bool = False, caches: bool = False, log: Path
+    profile: str, *, scripted: bool = False, caches: bool = False, log: Path, more: Mapping[str, str] | None = None
 ) -> AsyncIterator[Stack]:
     """`duolog up` on free ports with the benchmark personas. Raises CallFailed where it does not come up.
 
     `caches` False: nothing is remembered from one question to the next, so that the engines are measured.
+    `more`: further settings, as environment variables.
     """
     server, llm, store = free_ports(3)
     settings = {
@@ -54,6 +55,7 @@ async def duolog_stack(
         "DUOLOG__CACHE__PROMPTS": str(caches).lower(),
         "DUOLOG__CACHE__SPEECH": str(caches).lower(),
         **(SCRIPTED if scripted else {}),
+        **(more or {}),
     }
     command = [sys.executable, "-m", "duolog", "up"]
     async with running(command, settings, f"http://127.0.0.1:{server}/readyz", log):
