@@ -1,7 +1,8 @@
 """`make bench-warmup`: the first turn of a fresh server beside the first turns of later calls, with real engines.
 
 For each shipped persona a call is opened and a message typed at once: time until the end of an answer of one token. A
-spoken turn gives the engine its seconds of speech to prefill in; here nothing hides a cold prompt. Once with personas warmed up, once without (`personas.warm_up: false`). Writes benchmarks/results/warmup.json.
+spoken turn gives the engine its seconds of speech to prefill in; here nothing hides a cold prompt. Once with personas
+warmed up, once without (`personas.warm_up: false`). Writes benchmarks/results/warmup.json.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ from duolog.ports.errors import ConfigurationError, EngineError, EngineRejected,
 from duolog.ports.tts import SpeechChunk, SpeechRequest, Voice
 
 WARM_UP_TEXT = "Hello there, it is good to hear you."
+WARM_UP_TEXTS = {"zh": "你好，很高兴听到你的声音。"}
+"""In languages whose spelling needs dictionaries of its own."""
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
 """Beyond these VITS stops being understandable."""
 
@@ -75,7 +77,8 @@ class CoquiSynthesizer:
     async def warm_up(self) -> None:
         """Also raises ModelMissing where a model file is damaged."""
         for voice_id, folder in self._folders.items():
-            request = SpeechRequest(WARM_UP_TEXT, voice=voice_id, language=folder.language)
+            text = WARM_UP_TEXTS.get(folder.language, WARM_UP_TEXT)
+            request = SpeechRequest(text, voice=voice_id, language=folder.language)
             async with aclosing(self.synthesize(request)) as chunks:
                 async for _ in chunks:
                     pass
