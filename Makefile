@@ -115,9 +115,9 @@ bench-batcher: setup-dev ## the batcher's policies and engines: answers a second
 	$(BIN)/python -m benchmarks.batcher $(if $(QUICK),--quick)
 
 .PHONY: eval
-eval: setup-dev ## how well calls go: recognition, phantoms, cut-offs, interruptions, cache, on the real stack
+eval: setup-dev ## how well calls go, on the real stack (PARTS=noise,pauses: only these)
 	@$(BIN)/duolog models prepare --profile tiny
-	$(BIN)/python -m benchmarks.eval
+	$(BIN)/python -m benchmarks.eval $(if $(PARTS),--parts $(PARTS))
 
 .PHONY: bench-pins
 bench-pins: setup-dev ## sessions kept warm against the cache alone, and a replica that dies

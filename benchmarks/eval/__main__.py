@@ -1,12 +1,14 @@
 """`make eval`: the corpus and the scenarios through the real stack, and one table of how the calls went.
 
-Writes benchmarks/results/eval.json and eval.md. `--parts` chooses; `--limit` shortens each part.
+Writes benchmarks/results/eval.json and eval.md. `--parts` chooses; `--limit` shortens each part. Each part keeps the
+time of its own run, so that parts run one at a time make one table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +32,7 @@ from benchmarks.eval.report import (
 )
 from benchmarks.eval.scenario import Engines, read_scenarios
 from benchmarks.eval.sounds import Sounds
-from benchmarks.eval.verdict import Verdict, judge
+from benchmarks.eval.verdict import LostWords, Verdict, judge, lost_words
 from benchmarks.stack import ROOT, duolog_stack
 from benchmarks.utterances import CORPUS, load_utterances
 from duolog.loadtest.results import machine_facts
@@ -40,7 +42,8 @@ RESULT = ROOT / "benchmarks" / "results" / "eval.json"
 SCENARIOS = ROOT / "tests" / "scenarios"
 LOG = ROOT / ".duolog" / "logs" / "eval.log"
 TURNS_PER_CALL = 5
-PAUSE_CLIPS = 44
+PAUSE_CLIPS = {"medium": 42, "high": 12, "low": 12}
+"""Clips of the pause set at each eagerness: the goal's point whole, the curve's other two sampled."""
 
 
 def main(  # noqa: PLR0913, PLR0917 - rejected: the command's own options
@@ -48,8 +51,8 @@ def main(  # noqa: PLR0913, PLR0917 - rejected: the command's own options
     profile: Annotated[str, typer.Option(help="Models of the stack that is started.")] = "tiny",
     parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}.")] = ",".join(PARTS),
     limit: Annotated[int | None, typer.Option(help="Only so many clips of each part.")] = None,
-    eagerness: Annotated[str, typer.Option(help="Points of the pauses' curve.")] = "high,medium,low",
-    repeat: Annotated[int, typer.Option(min=1, help="How often each scenario is played.")] = 3,
+    eagerness: Annotated[str, typer.Option(help="Points of the pauses' curve.")] = "medium,high,low",
+    repeat: Annotated[int, typer.Option(min=1, help="How often each scenario is played.")] = 1,
     corpus: Annotated[Path, typer.Option(help="Folder of the recorded speech.")] = CORPUS,
     out: Annotated[Path, typer.Option(help="JSON file to write; parts not run keep what it says of them.")] = RESULT,
 ) -> None:
@@ -89,7 +92,7 @@ class Evaluation:
             return await self._run_at(stack.url, parts)
 
     async def _run_at(self, url: str, parts: Sequence[str]) -> dict[str, object]:
-        work = {
+        work: dict[str, Callable[[str], Awaitable[dict[str, object]]]] = {
             "recognition": self._recognition,
             "noise": self._noise,
             "pauses": self._pauses,
@@ -99,7 +102,7 @@ class Evaluation:
         found: dict[str, object] = {}
         for part in parts:
             typer.echo(f"{part} …")
-            found[part] = await work[part](url)
+            found[part] = {"run_at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"} | await work[part](url)
             typer.echo(json.dumps({part: without_details(found[part])}, ensure_ascii=False))
         return found
 
@@ -109,24 +112,31 @@ class Evaluation:
     async def _noise(self, url: str) -> dict[str, object]:
         rows = [json.loads(line) for line in (self._corpus / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
         kinds = {str(row["file"]): row["kind"] for row in rows}
-        return noise_summary(await listen_to_noise(url, self._corpus, kinds))
+        return noise_summary(await listen_to_noise(url, self._corpus, kinds, self._limit))
 
     async def _pauses(self, url: str) -> dict[str, object]:
-        count = self._limit or PAUSE_CLIPS
         # Every other one: the numbers of the policy were chosen on the rest.
         plain = [clip for clip in clips_of(self._corpus, None) if clip.gaps]
-        clips = (plain[1::2] + plain[::2])[:count]
-        return {point: pauses_summary(await pause_and_think(url, clips, point)) for point in self._eagerness}
+        clips = plain[1::2] + plain[::2]
+        found: dict[str, object] = {}
+        for point in self._eagerness:
+            chosen = clips[: self._limit or PAUSE_CLIPS.get(point, min(PAUSE_CLIPS.values()))]
+            found[point] = pauses_summary(await pause_and_think(url, chosen, point)) | {"of_clips": len(clips)}
+        return found
 
     async def _scenarios(self, url: str) -> dict[str, object]:
-        sounds, verdicts = Sounds(self._corpus), list[Verdict]()
+        sounds, verdicts, lost = Sounds(self._corpus), list[Verdict](), list[LostWords]()
         for scenario in read_scenarios(SCENARIOS):
             if scenario.engines is Engines.SCRIPTED:
                 continue
             for _ in range(self._repeat):
-                verdicts.append(judge(scenario, await perform(scenario, url, sounds), Engines.REAL))
+                performance = await perform(scenario, url, sounds)
+                verdicts.append(judge(scenario, performance, Engines.REAL))
+                lost.append(lost_words(scenario, performance))
+                for problem in verdicts[-1].problems:
+                    typer.echo(f"  {scenario.name}: {problem}")
         await sounds.aclose()
-        return scenarios_summary(verdicts)
+        return scenarios_summary(verdicts, lost)
 
     async def _conversation(self, url: str) -> dict[str, object]:
         utterances = load_utterances(corpus=self._corpus)

@@ -22,8 +22,8 @@ from duolog.loadtest.wire_client import Call, CallOptions, place_call
 from duolog.loadtest.wire_text import Message, microphone_frame, parse_message, text_field
 
 RATE_HZ = 16_000
-AT_ONCE = 2
-"""Calls at the same time: the machine must keep up with speaking pace."""
+AT_ONCE = 3
+"""Calls at the same time, none of which is answered: the machine must keep up with speaking pace."""
 SETTLE_S = 2.0
 """Longer than any silence that a turn of the corpus waits for after its sound."""
 BABBLE = frozenset({"babble"})
@@ -107,9 +107,11 @@ async def _transcript(url: str, persona: str, samples: NDArray[np.float32]) -> s
     return ""
 
 
-async def listen_to_noise(url: str, corpus: Path, kinds: dict[str, Sequence[str]]) -> list[NoiseHeard]:
+async def listen_to_noise(
+    url: str, corpus: Path, kinds: dict[str, Sequence[str]], limit: int | None
+) -> list[NoiseHeard]:
     """Every clip in which nobody speaks, at speaking pace, in a call that answers turns."""
-    clips = [clip for clip in read_corpus(corpus, None) if clip.language is None]
+    clips = [clip for clip in read_corpus(corpus, None) if clip.language is None][:limit]
     results: list[NoiseHeard] = []
 
     async def one(clip: Clip) -> None:
@@ -135,7 +137,7 @@ async def pause_and_think(url: str, clips: Sequence[PauseClip], eagerness: str) 
         events = Events()
         async with place_call(CallOptions(url, PERSONAS[clip.language], session=session), events.note) as call:
             first = len(call.sent) * FRAME_SAMPLES
-            await _speak(call, to_pcm16(clip.samples))
+            await _speak(call, to_pcm16(clip.samples), settle_s=0.3)
             results.append(_pauses_of(clip, events, call, first))
 
     await _few_at_a_time([partial(one, clip) for clip in clips])
@@ -155,9 +157,10 @@ def _pauses_of(clip: PauseClip, events: Events, call: Call, first: int) -> Pause
     return PausesHeard(clip.file, len(clip.gaps), cuts, delay_ms)
 
 
-async def _speak(call: Call, samples: NDArray[np.int16]) -> None:
+async def _speak(call: Call, samples: NDArray[np.int16], settle_s: float = SETTLE_S) -> None:
+    """The clips of the pause set bring the silence after them along."""
     call.speak(samples, "clip")
-    await call.pause(len(samples) / RATE_HZ + SETTLE_S)
+    await call.pause(len(samples) / RATE_HZ + settle_s)
 
 
 async def _few_at_a_time(jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:

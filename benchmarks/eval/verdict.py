@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from benchmarks.eval.scenario import Edge, Engines, Expectation, Scenario, edge_of
 from duolog.loadtest.wire_text import Message, text_field
 from duolog.loadtest.wire_text import field as field_of
+from duolog.turns.wording import words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,28 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class LostWords:
+    """Of what was said over the answers, as an interruption."""
+
+    said: int
+    lost: tuple[str, ...]
+
+
+def lost_words(scenario: Scenario, performance: Performance) -> LostWords:
+    """Words of the interrupting acts that no transcript of the call has. Empty where nothing was to interrupt."""
+    if not any(expectation.event == "duolog.flush" for expectation in scenario.expect):
+        return LostWords(0, ())
+    heard = {
+        word.key
+        for seen in performance.events
+        if seen.kind == "conversation.item.input_audio_transcription.completed"
+        for word in words_of(text_field(seen.message, "transcript"))
+    }
+    said = [word.key for act in scenario.script if act.after and act.speech for word in words_of(act.speech)]
+    return LostWords(len(said), tuple(word for word in said if word not in heard))
 
 
 def judge(scenario: Scenario, performance: Performance, engines: Engines) -> Verdict:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks.eval.report import markdown, scenarios_summary
-from benchmarks.eval.scenario import Edge, Engines, Expectation, Scenario, read_scenario, read_scenarios
-from benchmarks.eval.verdict import Performance, Seen, judge
+from benchmarks.eval.scenario import Act, Edge, Engines, Expectation, Scenario, read_scenario, read_scenarios
+from benchmarks.eval.verdict import LostWords, Performance, Seen, judge, lost_words
 
 from duolog.ports.errors import ConfigurationError
 
@@ -104,5 +104,38 @@ def test_the_table_tells_what_failed_and_how_long_things_took() -> None:
     assert (summary["played"], summary["passed"]) == (3, 2)
     assert summary["measured_ms"] == {"wait": {"count": 2, "p50": 200, "p95": 290}}
     table = markdown({"scenarios": summary})
-    assert "| scenarios | by_scenario · one | 2 of 3 |" in table
-    assert "| scenarios | measured ms · wait | p50 200, p95 290 (2) |" in table
+    assert "| scenarios | by scenario · one | 2 of 3 | all | no |" in table
+    assert "| scenarios | measured ms · wait | p50 200, p95 290 (2) |  |  |" in table
+
+
+@pytest.mark.parametrize(
+    ("part", "figures", "row"),
+    [
+        ("noise", {"phantom_turns": 0}, "| noise | phantom turns | 0 | ≤ 0 | yes |"),
+        ("noise", {"phantom_turns": 2}, "| noise | phantom turns | 2 | ≤ 0 | no |"),
+        (
+            "conversation",
+            {"cached_share_from_turn_2": None},
+            "| conversation | cached share from turn 2 | None | ≥ 0.9 | not measured |",
+        ),
+        (
+            "scenarios",
+            {"measured_ms": {"one_word_to_stop": {"count": 2, "p50": 700, "p95": 950}}},
+            "| scenarios | measured ms · one word to stop | p50 700, p95 950 (2) | ≤ 900 | no |",
+        ),
+    ],
+)
+def test_a_figure_stands_beside_its_goal(part: str, figures: dict[str, object], row: str) -> None:
+    assert row in markdown({part: figures})
+
+
+def test_words_of_an_interruption_that_no_transcript_has_are_lost() -> None:
+    flushes = Expectation(event="duolog.flush")
+    over = Act("stop", speech="No, tell me about rivers.", after="duolog.speech.started")
+    asked = Scenario("Somebody interrupts.", (Act("question", speech="Anything?"), over), (flushes,))
+    heard = performance(
+        (3, "conversation.item.input_audio_transcription.completed"),
+    )
+    heard.events[0] = Seen(3, {**heard.events[0].message, "transcript": "Tell me about livers"})
+    assert lost_words(asked, heard) == LostWords(5, ("no", "rivers"))
+    assert lost_words(scenario(), heard) == LostWords(0, ())
