@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,14 +65,15 @@ class CallShape:
     answer_tokens: tuple[int, int]
     join_s: float
     prefill_tokens: tuple[int, int]
+    prefills_per_call: float
     prefill_s: float
     speaking_s: tuple[float, float]
     listening_s: tuple[float, float]
     partial_every_s: float
 
     def at(self, calls: int) -> LoadShape:
-        names = self.__slots__
-        return LoadShape(calls=calls, prefills=calls, **{name: getattr(self, name) for name in names})
+        fields = asdict(self)
+        return LoadShape(calls=calls, prefills=round(fields.pop("prefills_per_call") * calls), **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ class Effort:
     rounds: int
     """Each level is played so often, with other prompts at the same times."""
     questions: int
+    vllm_calls_only: bool = False
+    """Conversations for no other engine."""
 
 
 class Bench:
@@ -126,6 +129,8 @@ class Bench:
         self._keep_rows("answers", engine.name, rows)
 
     async def _calls(self, engine: OpenEngine) -> None:
+        if self._effort.vllm_calls_only and engine.name is not EngineName.VLLM:
+            return
         rows = []
         most = SLOWEST_ALONE.get(engine.name, len(self._effort.levels))
         for level in self._effort.levels[:most]:
@@ -192,7 +197,9 @@ def main(  # noqa: PLR0913, PLR0917 - the command's own options
     engines: Annotated[list[EngineName] | None, typer.Option(help="Engines; all of them where left out.")] = None,
     levels: Annotated[str, typer.Option(help="Calls at once, e.g. `4,8`, in the place of the load file's.")] = "",
     rounds: Annotated[int, typer.Option(min=1, help="How often each level is played.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="The middle level alone, fewer questions.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The middle level alone, for vLLM; half of the questions.")
+    ] = False,
     load: Annotated[Path, typer.Option(help="Load file.")] = LOAD,
     out: Annotated[Path, typer.Option(help="JSON file to write; the table and the drawing go beside it.")] = RESULTS,
 ) -> None:
@@ -201,7 +208,9 @@ def main(  # noqa: PLR0913, PLR0917 - the command's own options
         chosen = tuple(int(level) for level in levels.split(",")) if levels else loads.levels
         if quick and not levels:
             chosen = chosen[len(chosen) // 2 :][:1]
-        bench = Bench(loads, Effort(chosen, rounds, 60 if quick else 120), out)
+        if quick:
+            loads = replace(loads, answers=replace(loads.answers, count=loads.answers.count // 2))
+        bench = Bench(loads, Effort(chosen, rounds, 30 if quick else 60, vllm_calls_only=quick), out)
         anyio.run(_run, bench, engines or list(EngineName), only or list(Part))
     except (DuologError, CallFailed) as error:
         typer.echo(str(error), err=True)

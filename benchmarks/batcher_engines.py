@@ -68,7 +68,7 @@ class EngineName(StrEnum):
 
 POLICIES = {
     EngineName.PIPELINE: (PolicyName.DIRECT,),
-    EngineName.TRANSFORMERS: (PolicyName.TARGET_SIZE, PolicyName.TOKEN_WINDOW, PolicyName.SLO),
+    EngineName.TRANSFORMERS: (PolicyName.TARGET_SIZE, PolicyName.TOKEN_WINDOW),
     EngineName.VLLM: tuple(PolicyName),
 }
 

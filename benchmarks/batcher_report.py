@@ -57,6 +57,7 @@ def figures(played: Sequence[Played], calls: int | None = None) -> dict[str, Any
         "first_token_p50_ms": _quantile(waits, 0.5),
         "first_token_p90_ms": _quantile(waits, 0.9),
         "first_token_p99_ms": _quantile(waits, 0.99),
+        "waited_p99_ms": _quantile(sorted(1000 * (one.waited_s or 0.0) for one in asked), 0.99),
         "cached_share": _share(delivered),
         "prefills": len(prefills),
         "prefills_done": sum(one.finished for one in prefills),

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 from benchmarks.mixed_load import LoadShape, finals, first_token_quantile_s, mixed_load, play
-from tests.serving.simulated_engine import simulated_engine
+from tests.serving.simulated_engine import SimulatedOptions, simulated_engine
 from trio.testing import MockClock
 
 from duolog.ports.llm import FinishReason, GenerationEnd, GenerationRequest, LanguageModel, Sampling, TextDelta
@@ -30,10 +30,9 @@ def in_pieces(engine: LanguageModel) -> Batcher:
     return Batcher(engine, DirectPolicy(), BatcherOptions(prefill_chunk_tokens=CHUNK))
 
 
-def asking(tokens: int, *, prefill: bool = True, name: str = "long") -> BatcherRequest:
-    generation = GenerationRequest(
-        name, (), Sampling(max_tokens=1), session_id=name, prompt_ids=tuple(range(tokens)), prefill=prefill
-    )
+def asking(tokens: int, *, prefill: bool = True, name: str = "long", first: int = 0) -> BatcherRequest:
+    ids = tuple(range(first, first + tokens))
+    generation = GenerationRequest(name, (), Sampling(max_tokens=1), session_id=name, prompt_ids=ids, prefill=prefill)
     klass = RequestClass.NEXT_TURN if prefill else RequestClass.FINAL
     return BatcherRequest(generation, klass, anyio.current_time())
 
@@ -63,6 +62,17 @@ async def test_what_is_cached_is_no_piece_and_answers_go_whole() -> None:
         assert end.usage.cached_tokens == 256
         await collect(batcher, asking(900, prefill=False, name="answer"))
         assert batcher.snapshot().arrived - before == 2
+
+
+async def test_pieces_are_shorter_on_an_engine_that_is_slower_and_never_less_than_a_block() -> None:
+    for token_s, pieces in ((0.003, 8), (0.1, 16)):
+        async with simulated_engine(SimulatedOptions(prefill_token_s=token_s)) as engine:
+            batcher = in_pieces(engine)
+            for number in range(25):
+                await collect(batcher, asking(40, name=f"teaches-{number}", prefill=False, first=1_000 * number))
+            before = batcher.snapshot().arrived
+            await collect(batcher, asking(512, first=50_000))
+            assert batcher.snapshot().arrived - before == pytest.approx(pieces, abs=2)
 
 
 async def test_cancelling_ends_the_piece_that_runs_and_sends_no_other() -> None:
@@ -98,7 +108,7 @@ async def test_a_newer_prefill_of_the_session_replaces_the_pieces_that_are_left(
 
 @pytest.mark.slow
 async def test_pieces_shorten_the_tail_of_finals() -> None:
-    shape = LoadShape(calls=8, turns=4, history_tokens=(60, 120), prefills=16)
+    shape = LoadShape(calls=12, turns=3, history_tokens=(60, 120), join_s=8, prefills=12, prefill_s=18)
     tails = []
     for chunk in (None, CHUNK):
         async with simulated_engine() as engine:

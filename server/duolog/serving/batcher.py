@@ -36,6 +36,7 @@ from duolog.serving.policies import (
     RequestClass,
 )
 from duolog.serving.predictor import ServiceTimePredictor
+from duolog.serving.prefill import BLOCK_TOKENS
 from duolog.serving.recent_prompts import RecentPrompts
 from duolog.serving.service_times import ServiceTimes
 from duolog.serving.tickets import Ticket, by_class
@@ -83,6 +84,8 @@ class BatcherOptions:
     """The next request is refused with Overloaded."""
     prefill_chunk_tokens: int | None = None
     """A prefill of more tokens that are not cached goes in pieces of so many, each let in by itself; None: whole."""
+    prefill_piece_s: float = 0.2
+    """Pieces are shorter, down to one block, where the engine would need longer for them: a final waits for one."""
     retry_after_s: float = 2.0
 
 
@@ -160,19 +163,28 @@ class Batcher:
         Closing the generator or cancelling withdraws the request, from the queue or from the engine.
         Raises Overloaded where it is not let in, EngineTimeout where the engine is stuck, and what the engine raises.
         """
-        chunk, generation = self._options.prefill_chunk_tokens, request.generation
-        if not generation.prefill or chunk is None or len(generation.prompt_ids) - self._place(generation)[1] <= chunk:
+        generation = request.generation
+        if not generation.prefill or self._options.prefill_chunk_tokens is None:
             return self._whole(request)
-        return self._in_pieces(request, chunk)
+        replica, cached_tokens = self._place(generation)
+        if len(generation.prompt_ids) - cached_tokens <= self._piece_tokens(replica):
+            return self._whole(request)
+        return self._in_pieces(request, replica, cached_tokens)
+
+    def _piece_tokens(self, replica: str) -> int:
+        """Whole blocks."""
+        most = self._options.prefill_chunk_tokens or 0
+        token_s = self._times.predictor.prefill_s(replica, 1)
+        affordable = self._options.prefill_piece_s / token_s if token_s > 0 else most
+        return max(BLOCK_TOKENS, int(min(most, affordable)) // BLOCK_TOKENS * BLOCK_TOKENS)
 
     async def _in_pieces(
-        self, request: BatcherRequest, chunk: int
+        self, request: BatcherRequest, replica: str, done: int
     ) -> AsyncGenerator[Admitted | TextDelta | GenerationEnd, None]:
-        """A long prefill as prefixes that grow: between two of them finals go first."""
+        """A long prefill, `done` tokens of it cached, as prefixes that grow: between two of them finals go first."""
         generation, cached, admitted = request.generation, None, False
-        done = self._place(generation)[1]
         while True:
-            done = min(len(generation.prompt_ids), done + chunk)
+            done = min(len(generation.prompt_ids), done + self._piece_tokens(replica))
             ids, name = generation.prompt_ids[:done], f"{generation.request_id}-{done}"
             piece = replace(request, generation=replace(generation, request_id=name, prompt_ids=ids))
             end = _GIVEN_UP
