@@ -35,8 +35,8 @@ DICTATION = frozenset({Unfinished.NUMBER, Unfinished.ADDRESS, Unfinished.SPELLIN
 
 LEAST_HEARD, LEAST_READ = 0.001, 0.001
 """Probabilities nearer to 0 (or 1) say no more than these."""
-UNDECIDED = 0.65
-"""What the end-of-turn model says of a pause that might as well be one as the other."""
+UNHEARD = 0.9
+"""Taken for what the end-of-turn model would say where it is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,8 @@ def _opinion(evidence: PauseEvidence, rule: EndpointingRule) -> _Opinion:
 
 
 def _score(heard: float | None, read: float, rule: EndpointingRule) -> float:
-    """About the log-odds that the turn is over. `heard` None: as if the end-of-turn model were undecided."""
-    heard = UNDECIDED if heard is None else min(max(heard, LEAST_HEARD), 1 - LEAST_HEARD)
+    """About the log-odds that the turn is over. `heard` None: there is no end-of-turn model."""
+    heard = UNHEARD if heard is None else min(max(heard, LEAST_HEARD), 1 - LEAST_HEARD)
     log_odds = math.log(heard / (1 - heard))
     return rule.score_offset + rule.heard_weight * log_odds + rule.read_weight * math.log(max(read, LEAST_READ))
 
