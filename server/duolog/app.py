@@ -27,6 +27,7 @@ from duolog.building import (
     build_repeats,
     guard_options,
     pin_options,
+    recognizer_limits,
 )
 from duolog.health import NEEDED, Health
 from duolog.personas import Persona, PersonaLibrary
@@ -91,7 +92,11 @@ class Application:
                 "store": "connecting to the session store",
             }
         )
-        self._recognizer = Recognizer(self._adapters.asr, partial_core_share=settings.asr.partial_core_share)
+        self._recognizer = Recognizer(
+            self._adapters.asr,
+            limits=recognizer_limits(settings),
+            partial_core_share=settings.asr.partial_core_share,
+        )
         self._caches = build_caches(settings)
         self._repeats = build_repeats(settings)
         self._synthesizer = Synthesizer(self._adapters.tts, cache=self._caches.speech)

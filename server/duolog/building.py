@@ -44,11 +44,13 @@ from duolog.serving.policies import PolicyOptions
 from duolog.serving.policies.factory import PolicyName, make_policy
 from duolog.serving.predictor import ServiceTimePredictor
 from duolog.serving.prompt_cache import PromptCache
+from duolog.serving.recognizer_batch import BatchLimits
 from duolog.serving.sentence_judge import AskOptions, SentenceEnd
 from duolog.serving.speech_cache import SpeechCache
 from duolog.serving.store_worker import StoreWorker
 from duolog.serving.tiered_cache import CacheOptions, TieredCache
 from duolog.settings import (
+    AsrDevice,
     BatchPolicy,
     Dtype,
     LlmEngine,
@@ -61,6 +63,10 @@ from duolog.settings import (
 log = structlog.get_logger(__name__)
 
 MIB = 1_048_576
+ASR_BATCH = {AsrDevice.CPU: 1, AsrDevice.CUDA: 8}
+"""On the CPU a batch delays its first more than it speeds up its last (docs/benchmarks.md)."""
+ASR_COMPUTE_TYPE = {AsrDevice.CPU: "int8", AsrDevice.CUDA: "auto"}
+"""CTranslate2's names; `auto`: the fastest that the GPU has."""
 CACHE_TIMEOUT_S = 0.5
 """A cache in the store that takes longer is as good as none."""
 CACHE_COMMANDS = 4
@@ -202,6 +208,11 @@ def guard_options(settings: Settings) -> GuardOptions:
     return GuardOptions(marks if guard.enabled else {}, guard.raise_s, guard.lower_s)
 
 
+def recognizer_limits(settings: Settings) -> BatchLimits:
+    """What the recognizer computes together."""
+    return BatchLimits(settings.asr.batch or ASR_BATCH[settings.asr.device])
+
+
 def _recognizer(settings: Settings, store: ModelStore, cores: CoreMap) -> SpeechRecognizer:
     if settings.asr.engine is SpeechEngine.SCRIPTED:
         from duolog.adapters.scripted_asr import ScriptedRecognizer  # noqa: PLC0415
@@ -210,7 +221,14 @@ def _recognizer(settings: Settings, store: ModelStore, cores: CoreMap) -> Speech
     from duolog.adapters.faster_whisper_asr import FasterWhisperRecognizer  # noqa: PLC0415
 
     def whisper(folder: Path) -> SpeechRecognizer:
-        return FasterWhisperRecognizer(folder, threads=settings.asr.threads, cores=frozenset(cores.asr))
+        asr = settings.asr
+        return FasterWhisperRecognizer(
+            folder,
+            threads=asr.threads,
+            cores=frozenset(cores.asr),
+            device=asr.device,
+            compute_type=ASR_COMPUTE_TYPE[asr.device],
+        )
 
     default = whisper(settings.asr.model or store.path(store.manifest.profile(settings.profile).asr))
     if not settings.asr.models:

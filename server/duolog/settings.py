@@ -54,6 +54,11 @@ class SpeechEngine(StrEnum):
     SCRIPTED = "scripted"
 
 
+class AsrDevice(StrEnum):
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
 class LlmEngine(StrEnum):
     OPENAI = "openai"
     """vLLM or any other server of the OpenAI API."""
@@ -156,6 +161,9 @@ class AsrSettings:
     """Folder of a CTranslate2 Whisper model; None: the profile's."""
     models: Mapping[str, Path] = field(default_factory=dict)
     """Models of single languages: ISO 639-1 code → folder. The others are heard by `model`."""
+    device: AsrDevice = AsrDevice.CPU
+    batch: Count | None = None
+    """Utterances that are computed together at most; None: 1 on the CPU, 8 on a GPU."""
     threads: Count = 1
     cores: Cores = ()
     """CPU cores its thread is bound to; empty: chosen from the machine (`duolog doctor` prints the map)."""

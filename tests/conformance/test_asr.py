@@ -1,4 +1,6 @@
-"""What every SpeechRecognizer keeps to: the same tests for the scripted engine and for Whisper with real weights."""
+"""What every SpeechRecognizer keeps to: the same tests for the scripted engine, for one that chooses among engines by
+language, and for Whisper with real weights.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from duolog.adapters.asr_by_language import RecognizerByLanguage
 from duolog.adapters.faster_whisper_asr import FasterWhisperRecognizer
 from duolog.adapters.scripted_asr import ScriptedRecognizer
 from duolog.loadtest.audio_files import read_speech
@@ -21,11 +24,17 @@ MODEL = Path(__file__).resolve().parents[2] / ".duolog" / "models" / "whisper-ba
 
 
 @pytest.fixture(
-    params=[pytest.param("scripted", marks=pytest.mark.session), pytest.param("whisper", marks=pytest.mark.real)]
+    params=[
+        pytest.param("scripted", marks=pytest.mark.session),
+        pytest.param("by_language", marks=pytest.mark.session),
+        pytest.param("whisper", marks=pytest.mark.real),
+    ]
 )
 def engine(request: pytest.FixtureRequest) -> SpeechRecognizer:
     if request.param == "scripted":
         return ScriptedRecognizer()
+    if request.param == "by_language":
+        return RecognizerByLanguage(ScriptedRecognizer(), {"zh": ScriptedRecognizer(), "de": ScriptedRecognizer()})
     whisper: SpeechRecognizer = request.getfixturevalue("whisper")
     return whisper
 
@@ -85,6 +94,31 @@ async def test_a_batch_keeps_the_order_of_its_requests(engine: SpeechRecognizer)
     lengths = (0.5, 2.0, 1.0)
     transcripts = await transcribe(engine, *(TranscriptionRequest(tone(length), "en", True) for length in lengths))
     assert [transcript.audio_s for transcript in transcripts] == pytest.approx(lengths)
+
+
+async def test_a_batch_may_hold_finals_partials_and_languages(engine: SpeechRecognizer) -> None:
+    requests = [
+        TranscriptionRequest(tone(length), language, partial)
+        for length, language, partial in (
+            (0.5, "zh", False),
+            (0.2, None, True),
+            (0.0, "en", False),
+            (1.0, "en", True),
+            (0.3, "zh", True),
+            (0.7, None, False),
+        )
+    ]
+    transcripts = await transcribe(engine, *requests)
+    assert [transcript.audio_s for transcript in transcripts] == pytest.approx([0.5, 0.2, 0.0, 1.0, 0.3, 0.7])
+    assert transcripts[2].text == ""
+
+
+async def test_audio_of_any_length_is_heard_to_its_end(engine: SpeechRecognizer) -> None:
+    beyond, short = await transcribe(
+        engine, TranscriptionRequest(tone(62), "en", partial=True), TranscriptionRequest(tone(0.4), "en", partial=True)
+    )
+    assert beyond.audio_s == pytest.approx(62)
+    assert short.audio_s == pytest.approx(0.4)
 
 
 async def test_works_again_after_a_cancelled_request(engine: SpeechRecognizer) -> None:
@@ -147,7 +181,7 @@ class TestRefusals:
         for name in ("model.bin", "config.json", "tokenizer.json"):
             (tmp_path / name).write_text("damaged")
         engine = FasterWhisperRecognizer(tmp_path)
-        with pytest.raises(ModelMissing, match="cannot be loaded"):
+        with pytest.raises(ModelMissing, match=r"cannot be loaded on cpu .*models prepare"):
             await engine.warm_up()
         await engine.aclose()
 

@@ -17,6 +17,7 @@ from duolog.adapters.scripted_asr import ScriptedRecognizer
 from duolog.ports.asr import Transcript, TranscriptionRequest
 from duolog.ports.errors import EngineError, EngineRejected, EngineUnavailable
 from duolog.serving.recognizer import Recognizer
+from duolog.serving.recognizer_batch import BatchLimits
 
 pytestmark = pytest.mark.session
 
@@ -61,7 +62,7 @@ class Callers:
 async def serving(
     engine: ScriptedRecognizer, *, max_batch: int = 4, stall_s: float = 10.0
 ) -> AsyncGenerator[Callers, None]:
-    recognizer = Recognizer(engine, max_batch=max_batch, stall_s=stall_s)
+    recognizer = Recognizer(engine, limits=BatchLimits(max_batch), stall_s=stall_s)
     async with anyio.create_task_group() as service:
         service.start_soon(recognizer.run)
         await anyio.lowlevel.checkpoint()
@@ -80,17 +81,32 @@ async def test_an_idle_recognizer_adds_no_delay() -> None:
         assert anyio.current_time() - began == pytest.approx(0.1)
 
 
-async def test_finals_that_wait_are_one_batch_and_go_before_partials() -> None:
+@pytest.mark.parametrize(("max_batch", "batches"), [(1, [1, 1, 1, 1, 1]), (2, [1, 2, 2]), (4, [1, 4])])
+async def test_finals_that_wait_go_together_and_before_partials(max_batch: int, batches: list[int]) -> None:
     engine = ScriptedRecognizer(final_delay_s=0.1, partial_delay_s=0.1)
-    async with serving(engine, max_batch=2) as callers:
+    async with serving(engine, max_batch=max_batch) as callers:
         callers.ask("a", speech(0.4))
         await anyio.sleep(0.05)
         callers.ask("p", speech(0.4, partial=True))
+        await anyio.sleep(0.01)
         for name in "bcd":
             callers.ask(name, speech(0.4))
-    assert [len(batch) for batch in engine.batches] == [1, 2, 1, 1]
-    assert [name for name, _ in callers.log][-1] == "p"
+    assert [len(batch) for batch in engine.batches] == batches
+    assert [request.partial for batch in engine.batches for request in batch] == [False] * 4 + [True]
     assert set(callers.outcomes.values()) == {"one"}
+
+
+async def test_a_final_waits_for_a_batch_that_holds_another_final() -> None:
+    engine = ScriptedRecognizer(final_delay_s=0.1)
+    async with serving(engine) as callers:
+        callers.ask("x", speech(0.4))
+        await anyio.sleep(0.05)
+        callers.ask("a", speech(0.4))
+        callers.ask("p", speech(0.4, partial=True))
+        await anyio.sleep(0.1)
+        callers.ask("b", speech(0.4))
+    assert [len(batch) for batch in engine.batches] == [1, 2, 1]
+    assert callers.outcomes == {"x": "one", "a": "one", "p": "one", "b": "one"}
 
 
 async def test_a_newer_partial_replaces_the_older_of_its_call_only() -> None:

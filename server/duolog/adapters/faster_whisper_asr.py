@@ -76,7 +76,8 @@ class FasterWhisperRecognizer:
                     self._model_dir, threads=self._threads, compute_type=self._compute_type, device=self._device
                 )
             except (RuntimeError, ValueError, OSError) as error:
+                mend = "run `duolog models prepare`" if self._device == "cpu" else "or set asr.device to cpu"
                 raise ModelMissing(
-                    f"The Whisper model in {self._model_dir} cannot be loaded ({error}); run `duolog models prepare`."
+                    f"The Whisper model in {self._model_dir} cannot be loaded on {self._device} ({error}); {mend}."
                 ) from error
         return self._loaded

@@ -114,5 +114,5 @@ class ScriptedRecognizer:
             mean_logprob=-0.1,
             no_speech_prob=0.01 if text else 0.99,
             compression_ratio=len(encoded) / len(zlib.compress(encoded)) if encoded else 0.0,
-            audio_s=len(request.samples) / SAMPLE_RATE_HZ,
+            audio_s=request.audio_s,
         )

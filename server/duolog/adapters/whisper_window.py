@@ -238,7 +238,7 @@ def _join(request: TranscriptionRequest, parts: list[Decoded]) -> Transcript:
         mean_logprob=sum(part.mean_logprob * (part.tokens + 1) for part in parts) / tokens if parts else 0.0,
         no_speech_prob=min((part.no_speech_prob for part in parts), default=1.0),
         compression_ratio=compression_ratio(text),
-        audio_s=len(request.samples) / SAMPLE_RATE_HZ,
+        audio_s=request.audio_s,
         full_window=any(part.full_window for part in parts),
     )
 

@@ -26,6 +26,10 @@ class TranscriptionRequest:
     expected: tuple[str, ...] = ()
     """Where `language` is None: the languages it can be; empty: any."""
 
+    @property
+    def audio_s(self) -> float:
+        return len(self.samples) / SAMPLE_RATE_HZ
+
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
@@ -50,8 +54,10 @@ class SpeechRecognizer(Protocol):
     """A speech-to-text engine. Not re-entrant: one `transcribe` at a time, the caller sees to it."""
 
     async def transcribe(self, requests: Sequence[TranscriptionRequest]) -> list[Transcript]:
-        """Transcribe a batch, results in the order of `requests`.
+        """Transcribe a batch, results in the order of `requests`: finals and partials, of any number and length.
 
+        Each says what it would say alone, but for what other padding does to single words; an engine that cannot
+        compute several at once takes them one after another. Long audio is heard to its end, never cut or refused.
         Cancellation: returns control within one decoder step; a cancelled batch leaves no work running for long.
         Raises EngineError.
         """

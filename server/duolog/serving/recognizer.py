@@ -1,7 +1,8 @@
 """One recogniser for all calls: what is transcribed next, what is transcribed together, and what is not at all.
 
-Finals go before partials, in the order they came; finals that wait are decoded as one batch. A call has at most one
-partial: a newer one replaces it, its final ends it, and a final of any call takes the engine from a running partial.
+Finals go before partials, in the order they came; with the one whose turn it is goes what may share its batch
+(`recognizer_batch`). A call has at most one partial: a newer one replaces it, its final ends it, and a final of any
+call takes the engine from a batch of partials.
 
     WAITING ──▶ RUNNING ──▶ ENDED (transcript, error, or neither: superseded)
        └────────────────────▲
@@ -15,12 +16,13 @@ from enum import StrEnum
 
 import anyio
 
-from duolog.ports.asr import SAMPLE_RATE_HZ, SpeechRecognizer, Transcript, TranscriptionRequest
+from duolog.ports.asr import SpeechRecognizer, Transcript, TranscriptionRequest
 from duolog.ports.errors import EngineError, EngineRejected, EngineTimeout, EngineUnavailable
 from duolog.serving.partial_cadence import PartialCadence
+from duolog.serving.recognizer_batch import BatchLimits, next_batch
 from duolog.telemetry import metrics
 
-MAX_BATCH = 4
+ONE_AT_A_TIME = BatchLimits()
 STALL_S = 10.0
 """Beyond the length of its audio, a batch that takes longer has failed; on a slow core it takes a fifth of it."""
 
@@ -55,7 +57,8 @@ class _Batch:
 
     @property
     def partial(self) -> bool:
-        return self.jobs[0].request.partial
+        """True where no final is in it."""
+        return all(job.request.partial for job in self.jobs)
 
 
 class Recognizer:
@@ -65,12 +68,12 @@ class Recognizer:
         self,
         engine: SpeechRecognizer,
         *,
-        max_batch: int = MAX_BATCH,
+        limits: BatchLimits = ONE_AT_A_TIME,
         partial_core_share: float = 0.4,
         stall_s: float = STALL_S,
     ) -> None:
         self._engine = engine
-        self._max_batch = max_batch
+        self._limits = limits
         self._stall_s = stall_s
         self._cadence = PartialCadence(partial_core_share)
         self._queue: list[_Job] = []
@@ -133,12 +136,13 @@ class Recognizer:
         return job.transcript
 
     def _supersede(self, session_id: str, request: TranscriptionRequest) -> None:
-        """End the call's older partial, and for a final any partial that holds the engine."""
-        running = self._running.jobs if self._running is not None else []
-        for job in (*self._queue, *running):
-            if not job.request.partial:
-                continue
-            if job.session_id == session_id or (not request.partial and job.state is JobState.RUNNING):
+        """End the call's older partial, and for a final the partials that hold the engine alone."""
+        running = self._running
+        for job in (*self._queue, *(running.jobs if running is not None else ())):
+            if job.request.partial and job.session_id == session_id:
+                job.end()
+        if running is not None and running.partial and not request.partial:
+            for job in running.jobs:
                 job.end()
         self._stop_if_unwanted()
 
@@ -149,8 +153,8 @@ class Recognizer:
     async def _next(self) -> list[_Job]:
         while True:
             self._queue = [job for job in self._queue if job.state is JobState.WAITING]
-            finals = [job for job in self._queue if self._is_waiting_final(job)]
-            if batch := finals[: self._max_batch] or self._queue[:1]:
+            places = next_batch([job.request for job in self._queue], self._limits)
+            if batch := [self._queue[place] for place in places]:
                 for job in batch:
                     job.state = JobState.RUNNING
                 return batch
@@ -167,6 +171,7 @@ class Recognizer:
             if batch.partial:
                 self._cadence.record(now - began_at, now)
             metrics.ENGINE_SECONDS.labels("asr", "partial" if batch.partial else "final").observe(now - began_at)
+            metrics.RECOGNIZER_BATCH.observe(len(batch.jobs))
 
     async def _transcribe(self, jobs: list[_Job]) -> None:
         try:
@@ -186,7 +191,7 @@ class Recognizer:
                 job.end(transcript)
 
     async def _within_limit(self, requests: Sequence[TranscriptionRequest]) -> list[Transcript]:
-        limit_s = self._stall_s + sum(len(request.samples) for request in requests) / SAMPLE_RATE_HZ
+        limit_s = self._stall_s + sum(request.audio_s for request in requests)
         with anyio.move_on_after(limit_s):
             return await self._engine.transcribe(requests)
         raise EngineTimeout(

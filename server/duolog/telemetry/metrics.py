@@ -80,6 +80,12 @@ ENGINE_SECONDS = Histogram(
     buckets=STAGE_BUCKETS_S,
     registry=REGISTRY,
 )
+RECOGNIZER_BATCH = Histogram(
+    "duolog_recognizer_batch_requests",
+    "Requests that the recognizer computed together.",
+    buckets=(1, 2, 4, 8, 16),
+    registry=REGISTRY,
+)
 ENGINE_ERRORS = Counter("duolog_engine_errors", "Failures of an engine.", ["engine", "error"], registry=REGISTRY)
 ENGINE_READY = Gauge("duolog_engine_ready", "1 where the engine is warm and answers.", ["engine"], registry=REGISTRY)
 ENGINE_QUEUE = Gauge("duolog_engine_queue", "Jobs that wait for a speech engine.", ["engine"], registry=REGISTRY)
