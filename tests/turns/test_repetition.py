@@ -18,6 +18,7 @@ pytestmark = pytest.mark.pure
         ("Turn on the lamp. Turn on the lamp. Turn on the", "Turn on the lamp."),
         ("First. Press seven to jump back. Press seven to jump back.", "First. Press seven to jump back."),
         ("No. No.", "No."),
+        ("Good bye good", "Good bye"),
         ("好好好", "好"),
     ],
 )
@@ -34,6 +35,8 @@ def test_a_repeated_end_is_seen_and_can_be_cut_off(text: str, once: str) -> None
         "Press one to record your temporary greeting, or press two to erase your temporary greeting.",
         "Try again. Fail again. Fail better.",
         "That is very very good",
+        "It was not the loss of the cotton but the dreams built around it.",
+        "I know that I",
     ],
 )
 def test_ordinary_speech_is_left_alone(text: str) -> None:

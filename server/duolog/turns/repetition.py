@@ -11,6 +11,8 @@ MIN_TAIL_WORDS = 4
 def ends_in_repeat(text: str) -> bool:
     """True where the text's end says again what stands right before it, or the text is one thing said over.
 
+    A repetition that breaks off counts from half of what it repeats on: "I know that I" begins as it ends, no more.
+
     "Hello. Hello." counts, too: a person may say it, so this asks for a second look and is no verdict.
     """
     return _words_said_again([word.key for word in words_of(text)]) > 0
@@ -38,7 +40,7 @@ def longest_run(text: str) -> int:
 def _words_said_again(keys: list[str]) -> int:
     for period in range(1, len(keys)):
         repeated = _repeated_tail(keys, period)
-        if repeated >= MIN_TAIL_WORDS or repeated == len(keys) - period:
+        if 2 * repeated >= period and (repeated >= MIN_TAIL_WORDS or repeated == len(keys) - period):
             return repeated
     return 0
 
