@@ -83,6 +83,11 @@ bench-speech: setup-dev ## the recognizer beside faster-whisper's own transcribe
 	$(BIN)/python -m benchmarks.asr
 	$(BIN)/python -m benchmarks.tts
 
+.PHONY: bench-recognizer
+bench-recognizer: setup-dev ## what the recognizer gains from batches, and what callers wait for them
+	@$(BIN)/duolog models prepare --profile tiny
+	$(BIN)/python -m benchmarks.recognizer
+
 .PHONY: bench-memory
 bench-memory: setup-dev ## memory of the server: with all speech models, for each idle call, after 200 calls
 	@$(BIN)/duolog models prepare --profile tiny
