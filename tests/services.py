@@ -10,14 +10,14 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from duolog.processes import children
 from duolog.processes.child import ChildSpec
-from duolog.settings import LlmSettings, PinSettings, Settings, StoreSettings
+from duolog.settings import Compile, LlmSettings, PinSettings, Settings, StoreSettings
 
 TINY_MODEL = Path(__file__).resolve().parents[1] / ".duolog" / "models" / "smollm2-135m"
 VALKEY_READY_S = 10.0
@@ -148,9 +148,9 @@ def running_vllm(folder: Path) -> Iterator[VllmServer]:
     """vLLM with the tiny model; takes about half a minute to start. Skips the test where the model is absent."""
     if not (TINY_MODEL / "model.safetensors").exists():
         pytest.skip("no model in .duolog/models/smollm2-135m; run `duolog models prepare --profile tiny`")
-    llm = LlmSettings(port=free_port(), served_name="tiny", max_model_len=2048)
+    llm = LlmSettings(port=free_port(), served_name="tiny", max_model_len=2048, compile=Compile.OFF)
     spec = children.vllm(Settings(llm=llm), str(TINY_MODEL))
-    service = Service(replace(spec, environment={**spec.environment, "OMP_NUM_THREADS": "1"}), folder / "vllm.log")
+    service = Service(spec, folder / "vllm.log")
     root = f"http://127.0.0.1:{llm.port}"
     try:
         service.wait_until(lambda: _http_ok(f"{root}/health"), VLLM_READY_S)
@@ -164,7 +164,7 @@ def running_replicas(folder: Path) -> Iterator[tuple[Settings, list[Service]]]:
     """Two vLLMs with the tiny model and small caches, and a Valkey, as the settings say; takes most of a minute."""
     if not (TINY_MODEL / "model.safetensors").exists():
         pytest.skip("no model in .duolog/models/smollm2-135m; run `duolog models prepare --profile tiny`")
-    llm = LlmSettings(port=free_port(), replicas=2, model=str(TINY_MODEL), max_model_len=2048)
+    llm = LlmSettings(port=free_port(), replicas=2, model=str(TINY_MODEL), max_model_len=2048, compile=Compile.OFF)
     pins = PinSettings(events_folder=folder / "run")
     with running_valkey(folder) as store:
         settings = Settings(llm=llm, pins=pins, store=StoreSettings(url=store.url))
@@ -172,8 +172,7 @@ def running_replicas(folder: Path) -> Iterator[tuple[Settings, list[Service]]]:
         try:
             for number, port in enumerate(settings.llm_ports):
                 spec = children.vllm(settings, str(TINY_MODEL), number)
-                environment = {**spec.environment, "OMP_NUM_THREADS": "1"}
-                services.append(Service(replace(spec, environment=environment), folder / f"vllm-{port}.log"))
+                services.append(Service(spec, folder / f"vllm-{port}.log"))
             for service, port in zip(services, settings.llm_ports, strict=True):
                 health = f"http://127.0.0.1:{port}/health"
                 service.wait_until(lambda url=health: _http_ok(url), VLLM_READY_S)  # type: ignore[misc]

@@ -23,6 +23,7 @@ from typing import Annotated
 
 import typer
 
+from duolog.compiler import compiles, missing_to_compile
 from duolog.cores import CoreMap, machine_cores, share_cores, vllm_binding
 from duolog.models.manifest import load_manifest
 from duolog.models.store import GB, ModelStore
@@ -215,7 +216,9 @@ def check_cores(installation: Installation) -> Iterator[CheckResult]:
     shared = share_cores(settings, machine)
     yield ok("cores", f"{len(machine)} usable: {', '.join(map(str, machine))}")
     if settings.starts_vllm:
-        yield ok("cores", f"vLLM on {_listed(shared.llm)} (binding {_bindings(settings, shared)})")
+        yield ok(
+            "cores", f"vLLM on {_listed(shared.llm)} (binding {_bindings(settings, shared)}), {_compiled(settings)}"
+        )
     if settings.embeds_llm:
         yield ok("cores", f"transformers on {_listed(shared.llm)}, {_threads(len(shared.llm))}")
     yield ok("cores", f"Whisper on {_listed(shared.asr)}, {_threads(settings.asr.threads)}")
@@ -223,6 +226,13 @@ def check_cores(installation: Installation) -> Iterator[CheckResult]:
     yield ok("cores", f"Coqui in {engine} on {_listed(shared.tts)}, {_threads(settings.tts.threads)}")
     if len(machine) < 2:
         yield failed("cores", "one core cannot hold a call", "give Duolog at least two cores")
+
+
+def _compiled(settings: Settings) -> str:
+    if compiles(settings.llm.compile):
+        return "compiled"
+    missing = missing_to_compile()
+    return f"not compiled: {missing} is not installed" if missing else "not compiled"
 
 
 def _bindings(settings: Settings, cores: CoreMap) -> str:

@@ -68,6 +68,7 @@ def _within_range(sampling: Sampling) -> Sampling:
     limits = (
         ("temperature", sampling.temperature, 0.0, 2.0),
         ("top_p", sampling.top_p, 0.01, 1.0),
+        ("min_p", sampling.min_p, 0.0, 1.0),
         ("repetition_penalty", sampling.repetition_penalty, 0.5, 2.0),
         ("max_tokens", sampling.max_tokens, 1, 2_048),
     )

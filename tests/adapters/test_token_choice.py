@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duolog.adapters.token_choice import NUCLEUS_FIRST, TokenChooser, nucleus
+from duolog.adapters.token_choice import NUCLEUS_FIRST, TokenChooser, likely, nucleus
 from duolog.ports.llm import Sampling
 
 pytestmark = pytest.mark.pure
@@ -37,6 +37,22 @@ def test_the_nucleus_is_the_fewest_that_reach_the_share() -> None:
     assert tokens.tolist() == [1, 3]
     assert kept.tolist() == pytest.approx([0.5, 0.35])
     assert nucleus(scores(0.6, 0.4), 0.1)[1].tolist() == [0], "at least one"
+
+
+def test_what_is_far_less_likely_than_the_likeliest_is_never_chosen() -> None:
+    kept, tokens = likely(scores(0.5, 0.04, 0.05, 0.41), 0.1)
+    assert tokens.tolist() == [0, 2, 3]
+    assert kept.tolist() == pytest.approx([0.5, 0.05, 0.41])
+    chooser = TokenChooser(Sampling(temperature=1.0, min_p=0.2, repetition_penalty=1.0, seed=1), (0,))
+    drawn = {chooser.choose(scores(2.0, 0.0, 1.5)) for _ in range(200)}
+    assert drawn == {0, 2}, "token 1 has a probability of 0.08, a seventh of the likeliest"
+
+
+def test_the_nucleus_is_measured_among_the_likely() -> None:
+    sampling = Sampling(temperature=1.0, min_p=0.3, top_p=0.6, repetition_penalty=1.0, seed=1)
+    chooser = TokenChooser(sampling, (0,))
+    drawn = {chooser.choose(scores(2.0, 0.0, 0.0, 0.0, 1.5)) for _ in range(100)}
+    assert drawn == {0}, "of the likely two it alone has 0.62; of all five it has 0.49"
 
 
 def test_a_nucleus_wider_than_the_first_look() -> None:

@@ -9,6 +9,7 @@ import anyio.abc
 import pytest
 from anyio.abc import ByteStream
 
+from duolog.compiler import compiles, missing_to_compile
 from duolog.processes import children as under_test
 from duolog.processes.backoff import Backoff
 from duolog.processes.child import Child, explain_status, last_lines
@@ -17,6 +18,7 @@ from duolog.processes.prepare import prepare_models
 from duolog.processes.probes import answers_http, answers_ping
 from duolog.settings import (
     AsrSettings,
+    Compile,
     LlmSettings,
     ServerSettings,
     Settings,
@@ -57,12 +59,54 @@ def test_what_is_elsewhere_is_not_started() -> None:
 
 def test_vllm_on_a_cpu_gets_the_measured_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(under_test, "has_cpu_vllm", lambda: True)
-    spec = vllm(Settings(), str(tmp_path))
-    for flag in ("--enforce-eager", "--block-size=32", "--scheduling-policy=priority", "--max-num-batched-tokens=256"):
+    spec = vllm(Settings(llm=LlmSettings(compile=Compile.OFF)), str(tmp_path))
+    for flag in (
+        "--enforce-eager",
+        "--distributed-executor-backend=uni",
+        "--block-size=32",
+        "--scheduling-policy=priority",
+        "--max-num-batched-tokens=256",
+    ):
         assert flag in spec.command
     assert spec.environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
     assert spec.environment["HF_HUB_OFFLINE"] == "1", "a folder needs no network"
     assert spec.environment["DO_NOT_TRACK"] == "1"
+
+
+def test_vllm_on_a_cpu_compiles_where_it_can(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(under_test, "has_cpu_vllm", lambda: True)
+    spec = vllm(Settings(llm=LlmSettings(compile=Compile.ON)), str(tmp_path))
+    assert "--enforce-eager" not in spec.command
+    assert Path(spec.environment["TORCHINDUCTOR_CACHE_DIR"]).is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("found", "headers", "missing"), [(None, True, "g++"), ("/usr/bin/g++", False, "python3-dev"), ("g++", True, None)]
+)
+def test_what_compiling_lacks_is_named(
+    found: str | None, headers: bool, missing: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if headers:
+        (tmp_path / "Python.h").touch()
+    monkeypatch.setattr("shutil.which", lambda _name: found)
+    monkeypatch.setattr("sysconfig.get_path", lambda _name: str(tmp_path))
+    assert missing_to_compile() == missing
+    assert compiles(Compile.AUTO) is (missing is None)
+    assert compiles(Compile.ON)
+    assert not compiles(Compile.OFF)
+
+
+@pytest.mark.parametrize(("bound", "threads"), [("auto", "1"), ("0-3", None)])
+def test_vllm_has_a_thread_for_each_core_it_is_given(
+    bound: str, threads: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(under_test, "has_cpu_vllm", lambda: True)
+    monkeypatch.setattr(under_test, "machine_cores", lambda: (0, 1))
+    environment = vllm(Settings(llm=LlmSettings(threads_bind=bound)), str(tmp_path)).environment
+    assert environment.get("OMP_NUM_THREADS") == threads
+    monkeypatch.setattr(under_test, "machine_cores", lambda: tuple(range(6)))
+    environment = vllm(Settings(llm=LlmSettings(threads_bind=bound)), str(tmp_path)).environment
+    assert environment.get("OMP_NUM_THREADS") == (None if threads is None else "4")
 
 
 def test_vllm_on_a_gpu_compiles_and_takes_larger_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,6 +212,7 @@ class OpenAILanguageModel:
             body["logprobs"] = request.likeliest
         if self._dialect is Dialect.VLLM:
             body["repetition_penalty"] = sampling.repetition_penalty
+            body["min_p"] = sampling.min_p
         if self._options.send_priority:
             body["priority"] = request.priority
         return body

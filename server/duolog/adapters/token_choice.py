@@ -1,7 +1,7 @@
 """Chooses the next token of one answer from the model's scores, by the sampling of its request and with its own dice.
 
-vLLM's order: repetition penalty, temperature, nucleus. Knows no batch: each row has a chooser of its own, so that a
-seed gives the same answer whoever else is in the batch.
+vLLM's order: repetition penalty, temperature, least probability, nucleus. Knows no batch: each row
+has a chooser of its own, so that a seed gives the same answer whoever else is in the batch.
 """
 
 from __future__ import annotations
@@ -47,8 +47,21 @@ class TokenChooser:
         scores[self._seen] = torch.where(seen > 0, seen / penalty, seen * penalty)
 
     def _draw(self, scores: Tensor) -> int:
-        shares, tokens = nucleus(torch.softmax(scores / self._sampling.temperature, dim=-1), self._sampling.top_p)
+        probabilities = torch.softmax(scores / self._sampling.temperature, dim=-1)
+        if self._sampling.min_p > 0:
+            shares, tokens = likely(probabilities, self._sampling.min_p)
+        else:
+            shares, tokens = probabilities, torch.arange(len(probabilities))
+        if self._sampling.top_p < 1:
+            shares, among = nucleus(shares / shares.sum(), self._sampling.top_p)
+            tokens = tokens[among]
         return int(tokens[torch.multinomial(shares, 1, generator=self._dice)])
+
+
+def likely(probabilities: Tensor, min_p: float) -> tuple[Tensor, Tensor]:
+    """The tokens not less likely than `min_p` times the likeliest: their probabilities, and their ids."""
+    tokens = (probabilities >= min_p * probabilities.max()).nonzero().flatten()
+    return probabilities[tokens], tokens
 
 
 def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:

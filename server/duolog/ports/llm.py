@@ -25,7 +25,10 @@ class Sampling:
     """How to choose tokens. Defaults are those of a careful voice answer."""
 
     temperature: float = 0.7
-    top_p: float = 0.9
+    top_p: float = 1.0
+    """Of the likeliest tokens, as many as together reach this; below 1 an engine sorts its vocabulary at each token."""
+    min_p: float = 0.08
+    """No token less likely than this times the likeliest is chosen; servers without it go by `top_p` alone. 0: any is."""
     repetition_penalty: float = 1.05
     max_tokens: int = 160
     stop: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from duolog.compiler import compiles
 from duolog.cores import has_bfloat16, has_cpu_vllm, machine_cores, share_cores, vllm_binding
 from duolog.ports.errors import ConfigurationError
 from duolog.processes.child import ChildSpec
@@ -27,12 +28,15 @@ COMMON_FLAGS = {
     "--disable-uvicorn-access-log": "",
 }
 CPU_FLAGS = {
-    "--enforce-eager": "",
+    "--distributed-executor-backend": "uni",
     "--block-size": "32",
     "--max-num-batched-tokens": "256",
     "--long-prefill-token-threshold": "128",
 }
-"""A step of 256 tokens takes some 200 ms on one core: the time an urgent request may have to wait."""
+"""A step of 256 tokens takes some 200 ms on one core: the time an urgent request may have to wait. One process computes
+and schedules (docs/decisions/0017-vllm-on-two-cores.md)."""
+COMPILED = Path(".duolog/cache/vllm")
+"""vLLM's compiled code. Its ahead-of-time cache does not load on a CPU (0.32); Inductor's own cache does."""
 GPU_FLAGS = {"--block-size": "16", "--max-num-batched-tokens": "2048", "--long-prefill-token-threshold": "512"}
 
 
@@ -97,13 +101,26 @@ def vllm(settings: Settings, model: str, replica: int = 0) -> ChildSpec:
         "TOKENIZERS_PARALLELISM": "false",
     }
     if on_cpu:
-        environment |= {
-            "VLLM_CPU_KVCACHE_SPACE": str(settings.llm.kv_cache_gib),
-            "VLLM_CPU_OMP_THREADS_BIND": vllm_binding(settings, share_cores(settings, machine_cores()), replica),
-        }
+        environment |= cpu_environment(settings, replica)
     command = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *flags)
     name = "vllm" if replica == 0 else f"vllm-{replica + 1}"
     return ChildSpec(name, command, answers_http(f"http://{LOOPBACK}:{port}/health"), environment)
+
+
+def cpu_environment(settings: Settings, replica: int) -> dict[str, str]:
+    """Memory and cores; what the `uni` executor asks for; where compiled code is kept."""
+    binding = vllm_binding(settings, share_cores(settings, machine_cores()), replica)
+    environment = {
+        "VLLM_CPU_KVCACHE_SPACE": str(settings.llm.kv_cache_gib),
+        "VLLM_CPU_OMP_THREADS_BIND": binding,
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_USE_AOT_COMPILE": "0",
+        "VLLM_CACHE_ROOT": str(COMPILED.absolute()),
+        "TORCHINDUCTOR_CACHE_DIR": str(COMPILED.absolute() / "inductor"),
+    }
+    if settings.llm.threads_bind == "auto":
+        environment["OMP_NUM_THREADS"] = "1" if binding == "auto" else str(len(binding.split(",")))
+    return environment
 
 
 def kv_events_flags(settings: Settings, port: int) -> list[str]:
@@ -131,6 +148,8 @@ def vllm_flags(llm: LlmSettings, *, on_cpu: bool, port: int) -> list[str]:
         **COMMON_FLAGS,
         **(CPU_FLAGS if on_cpu else GPU_FLAGS),
     }
+    if on_cpu and not compiles(llm.compile):
+        flags["--enforce-eager"] = ""
     if llm.dtype is not Dtype.AUTO:
         flags["--dtype"] = llm.dtype.value
     elif on_cpu:
