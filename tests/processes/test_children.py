@@ -40,6 +40,17 @@ def test_by_default_everything_is_started_and_the_server_waits_for_the_store() -
     assert [claim.setting for claim in claims(Settings())] == ["server.port", "llm.port", "store.port"]
 
 
+def test_the_start_that_compiles_says_why_it_takes_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiled = tmp_path / "compiled"
+    monkeypatch.setattr(under_test, "COMPILED", compiled)
+    monkeypatch.setattr(under_test, "has_cpu_vllm", lambda: True)
+    settings = Settings(llm=LlmSettings(compile=Compile.ON))
+    assert "compiling the model" in vllm(settings, "folder").takes_long
+    assert not vllm(Settings(llm=LlmSettings(compile=Compile.OFF)), "folder").takes_long
+    compiled.mkdir()
+    assert not vllm(settings, "folder").takes_long
+
+
 def test_every_replica_of_vllm_has_its_own_port_and_log() -> None:
     settings = Settings(llm=LlmSettings(replicas=2))
     specs = children(settings, "folder", None)

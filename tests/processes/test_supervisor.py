@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -128,9 +129,10 @@ async def test_while_an_own_child_loads_its_part_is_said_to_load_and_its_errors_
 
     story, ready = Story(), anyio.Event()
     async with anyio.create_task_group() as group:
-        specs = [make_spec("vllm", ready=False), server]
+        specs = [replace(make_spec("vllm", ready=False), takes_long="compiling, once"), server]
         group.start_soon(Supervisor(specs, QUICK, tmp_path / "logs", story).run, ready.set)
         await until(lambda: told("(llm: loading (0 s))"))
+        await until(lambda: any(line.endswith("(a file: is it running?; compiling, once)") for line in story.lines))
         assert not told("(llm: is it running?)")
         (tmp_path / "vllm.ready").touch()
         await until(lambda: told("(llm: is it running?)"))

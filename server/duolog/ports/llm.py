@@ -28,7 +28,7 @@ class Sampling:
     top_p: float = 1.0
     """Of the likeliest tokens, as many as together reach this; below 1 an engine sorts its vocabulary at each token."""
     min_p: float = 0.08
-    """No token less likely than this times the likeliest is chosen; servers without it go by `top_p` alone. 0: any is."""
+    """No token less likely than this times the likeliest is chosen; a server may know `top_p` alone. 0: any is."""
     repetition_penalty: float = 1.05
     max_tokens: int = 160
     stop: tuple[str, ...] = ()

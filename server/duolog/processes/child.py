@@ -34,6 +34,8 @@ class ChildSpec:
     waits_for: Probe
     environment: Mapping[str, str] = field(default_factory=dict)
     """Laid over this process's own."""
+    takes_long: str = ""
+    """Why this start takes longer than the next, where it does; for progress lines."""
     after: tuple[str, ...] = ()
     """Children that must be ready before this one is started."""
     provided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

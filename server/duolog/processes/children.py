@@ -104,7 +104,14 @@ def vllm(settings: Settings, model: str, replica: int = 0) -> ChildSpec:
         environment |= cpu_environment(settings, replica)
     command = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", model, *flags)
     name = "vllm" if replica == 0 else f"vllm-{replica + 1}"
-    return ChildSpec(name, command, answers_http(f"http://{LOOPBACK}:{port}/health"), environment)
+    compiles_now = on_cpu and compiles(settings.llm.compile) and not COMPILED.exists()
+    return ChildSpec(
+        name,
+        command,
+        answers_http(f"http://{LOOPBACK}:{port}/health"),
+        environment,
+        takes_long="compiling the model for this processor, once: a minute or two" if compiles_now else "",
+    )
 
 
 def cpu_environment(settings: Settings, replica: int) -> dict[str, str]:

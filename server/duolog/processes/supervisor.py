@@ -126,8 +126,9 @@ class Supervisor:
         )
 
     def _explain(self, spec: ChildSpec, parts: Mapping[str, str]) -> str:
-        """What a child waits for, in brackets."""
-        told = "; ".join(f"{name}: {self._loads(spec, name) or detail}" for name, detail in parts.items())
+        """What a child waits for, and why it takes so long, in brackets."""
+        waits = [f"{name}: {self._loads(spec, name) or detail}" for name, detail in parts.items()]
+        told = "; ".join([*waits, spec.takes_long] if spec.takes_long else waits)
         return f" ({told})" if told else ""
 
     def _loads(self, spec: ChildSpec, part: str) -> str:
