@@ -152,10 +152,11 @@ def error_report(pairs: Sequence[Pair]) -> dict[str, object]:
     }
 
 
-def latency_report(pairs: Sequence[Pair]) -> dict[str, object]:
-    """Wall and processor time; the latter holds on a machine that does other things, too."""
-    timed = [pair for pair in pairs if TIMED_S[0] <= pair.clip.duration_s <= TIMED_S[1]]
-    report: dict[str, object] = {"clips": len(timed), "full_window": sum(p.transcript.full_window for p in timed)}
+def latency_report(pairs: Sequence[Pair], shortest_s: float, longest_s: float) -> dict[str, object]:
+    """Wall and processor time of clips so long; the latter holds on a machine that does other things, too."""
+    timed = [pair for pair in pairs if shortest_s <= pair.clip.duration_s < longest_s]
+    looks = {number: sum(pair.transcript.looks == number for pair in timed) for number in (1, 2, 3)}
+    report: dict[str, object] = {"clips": len(timed), "looks": looks}
     for kind in ("wall_s", "cpu_s"):
         stock = statistics.median(getattr(pair.stock, kind) for pair in timed)
         ours = statistics.median(getattr(pair.ours, kind) for pair in timed)
@@ -199,7 +200,8 @@ def _clip(folder: Path, row: dict[str, object]) -> Clip:
 def summarise(pairs: Sequence[Pair]) -> dict[str, object]:
     speech = [pair for pair in pairs if pair.clip.scored]
     return {
-        "latency": latency_report(speech),
+        "latency": latency_report(speech, *TIMED_S),
+        "latency_of_short_clips": latency_report(speech, 0.0, TIMED_S[0]),
         "wer_english": error_report([pair for pair in speech if pair.clip.language == "en"]),
         "cer_chinese": error_report([pair for pair in speech if pair.clip.language == "zh"]),
         "gate": gate_report([pair for pair in pairs if pair.clip.language is None], speech),

@@ -1,7 +1,7 @@
 """Whisper below faster-whisper's `transcribe`: the encoder is fed the audio there is, not thirty seconds of padding.
 
     samples ─▶ pieces of at most 28 s, cut where it is quiet ─▶ log-mel + 4 s of zeros ─▶ encode, generate (one batch)
-                                                     a doubtful piece again with the full 30 s window ◀┘
+        a doubtful piece again with 10 s of zeros, one that was left off in the full window ◀┘
 
 Runs in the model's thread; knows nothing of calls or event loops. Why these numbers: docs/decisions/0002.
 """
@@ -9,8 +9,8 @@ Runs in the model's thread; knows nothing of calls or event loops. Why these num
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ctranslate2
@@ -31,6 +31,8 @@ FRAMES_PER_S = SAMPLE_RATE_HZ // HOP_SAMPLES
 FULL_WINDOW_FRAMES = 30 * FRAMES_PER_S
 PADDING_FRAMES = 4 * FRAMES_PER_S
 """Zeros in the log-mel, as Whisper's own padding is; less makes the decoder run on past the end."""
+SECOND_PADDING_FRAMES = 10 * FRAMES_PER_S
+"""With more of them a short piece stops repeating itself, for a quarter of what the full window costs."""
 MIN_SAMPLES = SAMPLE_RATE_HZ // 10
 """Less says nothing, and is shorter than the transform's edge."""
 MAX_PIECE_SAMPLES = 28 * SAMPLE_RATE_HZ
@@ -71,7 +73,7 @@ class Decoded:
     no_speech_prob: float
     capped: bool
     """It was still going on when it was stopped."""
-    full_window: bool = False
+    looks: int = 1
 
 
 class WhisperWindow:
@@ -130,12 +132,14 @@ class WhisperWindow:
     def _decode_all(self, pieces: list[Piece], thorough: list[bool], stop: StopFlag) -> list[Decoded]:
         if not pieces:
             return []
-        frames = max(piece.features.shape[1] for piece in pieces) + PADDING_FRAMES
-        results = self._decode(pieces, min(frames + frames % 2, FULL_WINDOW_FRAMES), stop)
+        results = self._decode(pieces, _window(pieces, PADDING_FRAMES), stop)
         for index, piece in enumerate(pieces):
-            if thorough[index] and _is_doubtful(results[index], piece.audio_s):
-                results[index] = self._decode([piece], FULL_WINDOW_FRAMES, stop)[0]
+            if thorough[index]:
+                results[index] = look_again(results[index], piece, self._decoder(piece, stop))
         return results
+
+    def _decoder(self, piece: Piece, stop: StopFlag) -> Callable[[int], Decoded]:
+        return lambda frames: self._decode([piece], frames, stop)[0]
 
     def _decode(self, pieces: Sequence[Piece], frames: int, stop: StopFlag) -> list[Decoded]:
         stop.check()
@@ -153,13 +157,11 @@ class WhisperWindow:
             return_no_speech_prob=True,
         )
         return [
-            self._decoded(result, language, min(cap, piece.token_cap), frames == FULL_WINDOW_FRAMES)
+            self._decoded(result, language, min(cap, piece.token_cap))
             for result, language, piece in zip(generated, languages, pieces, strict=True)
         ]
 
-    def _decoded(
-        self, result: ctranslate2.models.WhisperGenerationResult, language: str, cap: int, full_window: bool
-    ) -> Decoded:
+    def _decoded(self, result: ctranslate2.models.WhisperGenerationResult, language: str, cap: int) -> Decoded:
         tokens = result.sequences_ids[0]
         text = self._tokenizer.decode([token for token in tokens if token < self._end_of_text]).strip()
         return Decoded(
@@ -169,7 +171,6 @@ class WhisperWindow:
             mean_logprob=result.scores[0] * len(tokens) / (len(tokens) + 1),
             no_speech_prob=result.no_speech_prob,
             capped=len(tokens) >= cap,
-            full_window=full_window,
         )
 
     def _languages_of(self, pieces: Sequence[Piece], encoded: ctranslate2.StorageView) -> list[str]:
@@ -214,15 +215,30 @@ def _batch(pieces: Sequence[Piece], frames: int) -> NDArray[np.float32]:
     return batch
 
 
-def _is_doubtful(decoded: Decoded, audio_s: float) -> bool:
-    """True where a look with the full window is worth its half second."""
-    return (
-        decoded.capped
-        or decoded.mean_logprob < DOUBTFUL_MEAN_LOGPROB
-        or compression_ratio(decoded.text) > MAX_COMPRESSION_RATIO
-        or ends_in_repeat(decoded.text)
-        or (audio_s >= CUT_OFF_AFTER_S and not decoded.text.endswith(SENTENCE_ENDS))
-    )
+def look_again(first: Decoded, piece: Piece, decode: Callable[[int], Decoded]) -> Decoded:
+    """`first`, or what stands in its place; `decode` takes the number of frames of the window."""
+    looked, looks = first, 1
+    if _runs_on(looked) or looked.mean_logprob < DOUBTFUL_MEAN_LOGPROB:
+        looked, looks = decode(_window([piece], SECOND_PADDING_FRAMES)), looks + 1
+    if _runs_on(looked) or _is_left_off(looked, piece.audio_s):
+        looked, looks = decode(FULL_WINDOW_FRAMES), looks + 1
+    return replace(looked, looks=looks)
+
+
+def _window(pieces: Sequence[Piece], padding_frames: int) -> int:
+    """Frames of the encoder's input, an even number."""
+    frames = int(max(piece.features.shape[1] for piece in pieces)) + padding_frames
+    return min(frames + frames % 2, FULL_WINDOW_FRAMES)
+
+
+def _runs_on(decoded: Decoded) -> bool:
+    """True where the decoder seems to have gone on past the end of speech."""
+    return decoded.capped or compression_ratio(decoded.text) > MAX_COMPRESSION_RATIO or ends_in_repeat(decoded.text)
+
+
+def _is_left_off(decoded: Decoded, audio_s: float) -> bool:
+    """True where it seems to have stopped before the end of speech: only the full window mends that."""
+    return audio_s >= CUT_OFF_AFTER_S and not decoded.text.endswith(SENTENCE_ENDS)
 
 
 def _join(request: TranscriptionRequest, parts: list[Decoded]) -> Transcript:
@@ -239,7 +255,7 @@ def _join(request: TranscriptionRequest, parts: list[Decoded]) -> Transcript:
         no_speech_prob=min((part.no_speech_prob for part in parts), default=1.0),
         compression_ratio=compression_ratio(text),
         audio_s=request.audio_s,
-        full_window=any(part.full_window for part in parts),
+        looks=max((part.looks for part in parts), default=0),
     )
 
 

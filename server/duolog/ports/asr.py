@@ -46,8 +46,8 @@ class Transcript:
     """UTF-8 bytes of the text over its zlib size; repetition raises it."""
     audio_s: float
     """Length of the samples that were decoded."""
-    full_window: bool = False
-    """True where the engine fell back to its full context window."""
+    looks: int = 1
+    """How often the engine decoded it, or the piece of it that needed most; more where it doubted what it heard."""
 
 
 class SpeechRecognizer(Protocol):
