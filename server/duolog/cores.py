@@ -1,7 +1,8 @@
 """Which CPU core computes what. Pure but for `machine_cores`, which asks the operating system.
 
 One core for speech keeps partials and synthesis from slowing tokens down; on two cores vLLM's own automatic choice is
-core 0, so speech has core 1.
+core 0, so speech has core 1. A model whose tokens take long computes on both all the same (docs/decisions/0017): speech
+is mostly done when it begins.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from duolog.settings import Settings
+from duolog.settings import Profile, Settings
 
 SYSFS = Path("/sys/devices/system/cpu")
 CPUINFO = Path("/proc/cpuinfo")
@@ -37,7 +38,15 @@ def share_cores(settings: Settings, cores: Iterable[int]) -> CoreMap:
     if (settings.starts_vllm or settings.embeds_llm) and len(ordered) > 1:
         speech = 2 if len(ordered) >= 4 else 1
         llm, asr, tts = ordered[:-speech], ordered[-speech:][:1], ordered[-1:]
+        if len(ordered) == 2 and _takes_both(settings):
+            llm = ordered
     return CoreMap(llm=tuple(llm), asr=settings.asr.cores or tuple(asr), tts=settings.tts.cores or tuple(tts))
+
+
+def _takes_both(settings: Settings) -> bool:
+    """One own vLLM, with more than the tiny model."""
+    tiny = settings.profile is Profile.TINY and settings.llm.model is None
+    return settings.starts_vllm and settings.llm.replicas == 1 and not tiny
 
 
 def vllm_binding(settings: Settings, cores: CoreMap, replica: int = 0) -> str:

@@ -20,6 +20,7 @@ from duolog.settings import (
     AsrSettings,
     Compile,
     LlmSettings,
+    Profile,
     ServerSettings,
     Settings,
     SpeechEngine,
@@ -113,8 +114,13 @@ def test_vllm_has_a_thread_for_each_core_it_is_given(
 ) -> None:
     monkeypatch.setattr(under_test, "has_cpu_vllm", lambda: True)
     monkeypatch.setattr(under_test, "machine_cores", lambda: (0, 1))
-    environment = vllm(Settings(llm=LlmSettings(threads_bind=bound)), str(tmp_path)).environment
+    llm = LlmSettings(threads_bind=bound)
+    environment = vllm(Settings(profile=Profile.TINY, llm=llm), str(tmp_path)).environment
     assert environment.get("OMP_NUM_THREADS") == threads
+    assert "GOMP_SPINCOUNT" not in environment
+    environment = vllm(Settings(llm=llm), str(tmp_path)).environment
+    assert environment.get("OMP_NUM_THREADS") == (None if threads is None else "2")
+    assert "GOMP_SPINCOUNT" in environment, "speech is on one of its cores"
     monkeypatch.setattr(under_test, "machine_cores", lambda: tuple(range(6)))
     environment = vllm(Settings(llm=LlmSettings(threads_bind=bound)), str(tmp_path)).environment
     assert environment.get("OMP_NUM_THREADS") == (None if threads is None else "4")

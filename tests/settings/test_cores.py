@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duolog.cores import CoreMap, has_bfloat16, machine_cores, share_cores, vllm_binding
-from duolog.settings import AsrSettings, LlmEngine, LlmSettings, Settings
+from duolog.settings import AsrSettings, LlmEngine, LlmSettings, Profile, Settings
 
 pytestmark = pytest.mark.pure
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.pure
     ("cores", "expected", "binding"),
     [
         ((0,), CoreMap((0,), (0,), (0,)), "auto"),
-        ((0, 1), CoreMap((0,), (1,), (1,)), "auto"),
+        ((0, 1), CoreMap((0, 1), (1,), (1,)), "0,1"),
         ((0, 1, 2), CoreMap((0, 1), (2,), (2,)), "0,1"),
         ((2, 3, 5, 7), CoreMap((2, 3), (5,), (7,)), "2,3"),
     ],
@@ -29,6 +29,14 @@ def test_speech_has_the_last_cores(cores: tuple[int, ...], expected: CoreMap, bi
     shared = share_cores(Settings(), cores)
     assert shared == expected
     assert vllm_binding(Settings(), shared) == binding
+
+
+def test_of_two_cores_the_tiny_model_has_one_and_replicas_share_it() -> None:
+    one = CoreMap((0,), (1,), (1,))
+    assert share_cores(Settings(profile=Profile.TINY), (0, 1)) == one
+    assert share_cores(Settings(llm=LlmSettings(replicas=2)), (0, 1)) == one
+    other = Settings(profile=Profile.TINY, llm=LlmSettings(model="/models/larger"))
+    assert share_cores(other, (0, 1)).llm == (0, 1)
 
 
 def test_the_settings_own_choice_wins() -> None:
@@ -40,8 +48,9 @@ def test_the_settings_own_choice_wins() -> None:
 
 def test_a_chat_model_in_the_server_has_the_cores_of_the_own_vllm() -> None:
     embedded = Settings(llm=LlmSettings(engine=LlmEngine.TRANSFORMERS))
-    for cores in ((0,), (0, 1), (0, 1, 2, 3)):
+    for cores in ((0,), (0, 1, 2), (0, 1, 2, 3)):
         assert share_cores(embedded, cores) == share_cores(Settings(), cores)
+    assert share_cores(embedded, (0, 1)).llm == (0,)
 
 
 def test_with_the_llm_elsewhere_speech_may_use_every_core() -> None:
@@ -65,7 +74,7 @@ def test_replicas_share_the_cores_of_the_llm_out(cores: Iterable[int], replicas:
     assert [vllm_binding(settings, shared, replica) for replica in range(replicas)] == bindings
 
 
-@given(st.sets(st.integers(0, 63), min_size=2))
+@given(st.sets(st.integers(0, 63), min_size=3))
 def test_no_core_of_the_llm_is_shared(cores: set[int]) -> None:
     shared = share_cores(Settings(), cores)
     assert not set(shared.llm) & {*shared.asr, *shared.tts}

@@ -37,6 +37,9 @@ CPU_FLAGS = {
 and schedules (docs/decisions/0017-vllm-on-two-cores.md)."""
 COMPILED = Path(".duolog/cache/vllm")
 """vLLM's compiled code. Its ahead-of-time cache does not load on a CPU (0.32); Inductor's own cache does."""
+SHARED_CORE_SPINS = 20_000
+"""A thread of OpenMP that has nothing to do looks so often for more, some 0.1 ms, before it leaves the core to speech;
+between two layers it need not be woken."""
 GPU_FLAGS = {"--block-size": "16", "--max-num-batched-tokens": "2048", "--long-prefill-token-threshold": "512"}
 
 
@@ -116,7 +119,8 @@ def vllm(settings: Settings, model: str, replica: int = 0) -> ChildSpec:
 
 def cpu_environment(settings: Settings, replica: int) -> dict[str, str]:
     """Memory and cores; what the `uni` executor asks for; where compiled code is kept."""
-    binding = vllm_binding(settings, share_cores(settings, machine_cores()), replica)
+    cores = share_cores(settings, machine_cores())
+    binding = vllm_binding(settings, cores, replica)
     environment = {
         "VLLM_CPU_KVCACHE_SPACE": str(settings.llm.kv_cache_gib),
         "VLLM_CPU_OMP_THREADS_BIND": binding,
@@ -127,6 +131,8 @@ def cpu_environment(settings: Settings, replica: int) -> dict[str, str]:
     }
     if settings.llm.threads_bind == "auto":
         environment["OMP_NUM_THREADS"] = "1" if binding == "auto" else str(len(binding.split(",")))
+    if {*cores.llm} & {*cores.asr, *cores.tts}:
+        environment["GOMP_SPINCOUNT"] = str(SHARED_CORE_SPINS)
     return environment
 
 
