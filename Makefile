@@ -72,9 +72,11 @@ coverage: setup-dev ## the Python tests, with the lines that none of them runs
 bench: bench-call ## every benchmark that needs nothing but this project
 
 .PHONY: bench-call
-bench-call: setup-dev ## latency of real calls, 1, 2 and 4 at once, and our own share of it
+bench-call: setup-dev ## latency of real calls, 1, 2 and 4 at once, with both models, and our own share of it
 	@$(BIN)/duolog models prepare --profile tiny
+	@$(BIN)/duolog models prepare --profile small
 	$(BIN)/python -m benchmarks.call
+	$(BIN)/python -m benchmarks.call --profile small --calls 1 --out benchmarks/results/call_latency_small.json
 	$(BIN)/python -m benchmarks.call --scripted
 
 .PHONY: bench-speech

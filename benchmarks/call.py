@@ -1,5 +1,9 @@
 """`make bench-call`: real utterances against a real running stack at speaking pace, with 1, 2 and 4 calls at once.
 
+    duolog             a silence of 500 ms ends a turn
+    duolog, semantic   what was said and how it sounds ends it; alone
+    duolog, history    as the first, with 1,500 tokens of conversation before; alone
+
 Writes benchmarks/results/call_latency.json and .md. `--scripted` measures the same path with engines that take no time:
 what is left is the share of our own code.
 """
@@ -21,12 +25,18 @@ from benchmarks.utterances import load_utterances
 from duolog.loadtest.campaign import DuologCaller
 from duolog.loadtest.measured_turn import MIN_FIRST_PHRASE_WORDS
 from duolog.loadtest.results import Run, machine_facts, markdown_table, run_summary
-from duolog.loadtest.wire_client import CallOptions
+from duolog.loadtest.wire_client import CallOptions, Said
 from duolog.ports.errors import DuologError
 
 UTTERANCES_ALONE = 3
 UTTERANCES_TOGETHER = 2
 """Said by each caller in a round; with several callers fewer give as many turns."""
+SEMANTIC, HISTORY = "duolog, semantic", "duolog, history"
+HISTORY_TOKENS = 1_500
+HISTORY_LEAD_S = 8.0
+"""Before the first words of a call with a history, which a call that came to it by talking would have in the cache."""
+TOKENS_PER_EXCHANGE = 50
+PLACES = ("the sea", "a lake", "the mountains", "a big city", "a small village", "an island", "the desert", "a forest")
 RESULTS = ROOT / "benchmarks" / "results"
 LOG = ROOT / ".duolog" / "logs" / "bench-call.log"
 
@@ -37,15 +47,17 @@ def main(  # noqa: PLR0913, PLR0917 - the command's own options
     persona: Annotated[str, typer.Option(help="Whom to call.")] = "bench",
     calls: Annotated[str, typer.Option(help="Calls at once, each measured by itself.")] = "1,2,4",
     rounds: Annotated[int, typer.Option(min=1)] = 3,
-    minutes: Annotated[float | None, typer.Option(help="Stop measuring after this long; 6.5, scripted 2.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop measuring after this long; 9, scripted 2.")] = None,
     scripted: Annotated[bool, typer.Option("--scripted", help="Engines without delay: our own share.")] = False,
     out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
 ) -> None:
     counts = [int(count) for count in calls.split(",")]
     label = "scripted" if scripted else profile
     parts = [Part("duolog", count, label, UTTERANCES_ALONE if count == 1 else UTTERANCES_TOGETHER) for count in counts]
+    if 1 in counts and not scripted:
+        parts += [Part(system, 1, label, UTTERANCES_ALONE) for system in (SEMANTIC, HISTORY)]
     target = out or RESULTS / ("own_share.json" if scripted else "call_latency.json")
-    budget = Budget(rounds, (minutes or (2.0 if scripted else 6.5)) * 60)
+    budget = Budget(rounds, (minutes or (2.0 if scripted else 9.0)) * 60)
     work = partial(_measure_at, url, persona, parts, budget) if url else partial(_measure_own, persona, parts, budget)
     try:
         runs = anyio.run(work)
@@ -68,8 +80,22 @@ async def _measure_own(persona: str, parts: Sequence[Part], budget: Budget) -> l
 
 async def _measure_at(url: str, persona: str, parts: Sequence[Part], budget: Budget) -> list[Run]:
     min_words = 1 if parts[0].profile == "scripted" else MIN_FIRST_PHRASE_WORDS
-    caller = DuologCaller(CallOptions(url, persona), min_words)
-    return await measure(parts, {"duolog": caller}, load_utterances(), budget=budget, say=typer.echo)
+    callers = {
+        "duolog": DuologCaller(CallOptions(url, persona), min_words),
+        SEMANTIC: DuologCaller(CallOptions(url, "bench-semantic"), min_words),
+        HISTORY: DuologCaller(CallOptions(url, persona, history=long_history()), min_words, HISTORY_LEAD_S),
+    }
+    return await measure(parts, callers, load_utterances(), budget=budget, say=typer.echo)
+
+
+def long_history() -> tuple[Said, ...]:
+    """Small talk of some HISTORY_TOKENS; no two exchanges are alike."""
+    said = []
+    for number in range(HISTORY_TOKENS // TOKENS_PER_EXCHANGE):
+        place, other = PLACES[number % len(PLACES)], PLACES[(number + number // len(PLACES) + 1) % len(PLACES)]
+        said.append(Said("user", f"Would you rather go to {place} or to {other} with friends for a weekend?"))
+        said.append(Said("assistant", f"To {place}, I think: {other} is a long way to go for two days only."))
+    return tuple(said)
 
 
 def write_results(runs: Sequence[Run], target: Path) -> bool:

@@ -17,7 +17,7 @@ from tests.services import ValkeyServer
 from typer.testing import CliRunner, Result
 
 from duolog.loadtest.call_command import call
-from duolog.loadtest.wire_client import CallOptions, place_call
+from duolog.loadtest.wire_client import CallOptions, Said, place_call
 from duolog.settings import LlmSettings
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -105,6 +105,23 @@ def test_a_dropped_call_goes_on_where_it_was(server: RunningApp) -> None:
         ("assistant", "You said: Good morning. And I heard every word of it."),
         ("user", "And then?"),
         ("assistant", "You said: And then? And I heard every word of it."),
+    ]
+
+
+def test_a_caller_brings_what_was_said_before(server: RunningApp) -> None:
+    before = (Said("user", "Good evening."), Said("assistant", "Good evening to you."))
+
+    async def talk() -> str:
+        options = CallOptions(server.socket_url, history=before, microphone=False)
+        async with place_call(options) as call:
+            await call.type_text("And then?")
+            return call.log.session_id
+
+    session_id = anyio.run(talk)
+    assert anyio.run(history, server.socket_url, session_id)[:3] == [
+        ("user", "Good evening."),
+        ("assistant", "Good evening to you."),
+        ("user", "And then?"),
     ]
 
 

@@ -12,7 +12,7 @@ import jsonschema  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import trio.testing
-from benchmarks.call import write_results
+from benchmarks.call import HISTORY_TOKENS, long_history, write_results
 from benchmarks.peer import PEER, peer_command, plan
 from benchmarks.peer_ratio import ratio_fields, ratio_table, ratios
 from benchmarks.peer_wire import PeerAudio, PeerInterruption, decode, encode_audio
@@ -54,10 +54,26 @@ def test_results_fit_their_schema(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert two["stages"]["heard_ms"]["p50"] == 800.0
     assert two["heard_without_silence_wait_ms"]["p50"] == 300.0
     assert two["heard_after_endpoint_ms"]["p50"] == 200.0
+    assert two["released_early"] == {"turns": 0, "heard_ms": None}
     assert two["failures"] == ["no answer"]
     assert four["stages"]["heard_ms"] is None
     assert "| duolog | 2 | 2/4 |" in target.with_suffix(".md").read_text()
     assert "800" in capsys.readouterr().out
+
+
+def test_turns_that_were_over_early_have_figures_of_their_own() -> None:
+    early = [turn(value, timeline=TurnTimeline(heard_ms=value, silence_wait_ms=300.0)) for value in (500.0, 600.0)]
+    summary = run_summary(Run("duolog", 1, "tiny", ((*early, turn(900.0)),)))
+    assert summary["released_early"]["turns"] == 2  # type: ignore[index]
+    assert "| 550 / 590 / 599 (2 turns) |" in markdown_table([summary], machine_facts())
+
+
+def test_the_long_history_is_as_long_as_it_says() -> None:
+    history = long_history()
+    template_tokens = 6
+    tokens = sum(len(said.text) / 4 + template_tokens for said in history)
+    assert tokens == pytest.approx(HISTORY_TOKENS, rel=0.1)
+    assert len(set(history)) == len(history)
 
 
 def test_nothing_counted_is_said(tmp_path: Path) -> None:

@@ -44,12 +44,13 @@ class DuologCaller:
     options: CallOptions
     min_words: int = MIN_FIRST_PHRASE_WORDS
     """In an answer's first phrase, for its turn to count."""
+    lead_s: float = LEAD_S
 
     async def converse(self, utterances: Sequence[Utterance]) -> list[MeasuredTurn]:
         turns: list[MeasuredTurn] = []
         try:
             async with place_call(self.options) as call:
-                await call.pause(LEAD_S)
+                await call.pause(self.lead_s)
                 for utterance in utterances:
                     turn = await call.say(utterance.samples, utterance.name)
                     turns.append(measured(turn, call.timeline(turn), self.min_words))

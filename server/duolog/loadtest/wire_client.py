@@ -4,9 +4,10 @@ was played. For demos, tests and measurements; it knows the wire (docs/extension
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import anyio
@@ -38,6 +39,14 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a conversation."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallOptions:
     url: str = "ws://127.0.0.1:8000"
     """Of the server; `/v1/realtime` is added where it names no path."""
@@ -48,6 +57,8 @@ class CallOptions:
     """How long after the last voiced sample an answer may take to come and be played to its end without progress."""
     session: Mapping[str, object] | None = None
     """Fields of a `session.update` to send first, such as `instructions`."""
+    history: tuple[Said, ...] = ()
+    """What was said before, put into the conversation when the call begins."""
     api_key: str | None = None
     resume: str | None = None
     """Id of a session to take up again."""
@@ -111,11 +122,9 @@ class Call:
         unfinished = any(not answer.done for turn in self.log.turns for answer in turn.answers)
         turn = self.log.begin_turn(text, anyio.current_time())
         turn.transcript, turn.typed = text, True
-        content = [{"type": "input_text", "text": text}]
-        item = {"type": "message", "role": "user", "content": content}
         if unfinished:
             await self._writer.send_event({"type": "response.cancel"})
-        await self._writer.send_event({"type": "conversation.item.create", "item": item})
+        await self._put(Said("user", text))
         await self._writer.send_event({"type": "response.create"})
         turn.last_voiced_s = anyio.current_time()
         return turn
@@ -129,6 +138,16 @@ class Call:
     async def configure(self, session: Mapping[str, object]) -> None:
         """Change fields of the session for the rest of the call."""
         await self._writer.send_event({"type": "session.update", "session": {"type": "realtime", **session}})
+
+    async def remember(self, history: Sequence[Said]) -> None:
+        """Put messages at the end of the conversation; nobody answers them."""
+        for said in history:
+            await self._put(said)
+
+    async def _put(self, said: Said) -> None:
+        kind = "input_text" if said.role == "user" else "output_text"
+        item = {"type": "message", "role": said.role, "content": [{"type": kind, "text": said.text}]}
+        await self._writer.send_event({"type": "conversation.item.create", "item": item})
 
     async def pause(self, seconds: float) -> None:
         """Be silent for a while, as people are between turns."""
@@ -232,6 +251,7 @@ async def place_call(options: CallOptions, observer: Observer | None = None) -> 
             await call.until_ready()
             if options.session is not None:
                 await call.configure(options.session)
+            await call.remember(options.history)
             if options.microphone:
                 tasks.start_soon(call.send_microphone)
             if options.loudspeaker:
