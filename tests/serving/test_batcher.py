@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 import pytest
@@ -141,7 +141,7 @@ async def test_the_class_becomes_the_engines_priority() -> None:
     batcher = Batcher(engine, DirectPolicy())
     for klass in RequestClass:
         await collect(batcher, asking(klass=klass))
-    assert [request.priority for request in engine.seen] == [0, 10, 20, 30, 40]
+    assert [request.priority for request in engine.seen] == [0, 5, 10, 20, 30, 40]
 
 
 async def test_admission_is_by_class_then_deadline() -> None:
@@ -161,6 +161,37 @@ async def test_admission_is_by_class_then_deadline() -> None:
         assert (await collect(batcher, asking("first", deadline=-1.0)))[0] == Admitted(0.0)
     assert [request.request_id for request in engine.seen] == ["first", "soon", "late", "partial", "touch"]
     check_books(batcher, finished=5)
+
+
+async def test_a_guess_waits_behind_finals_until_its_turn_has_ended() -> None:
+    engine = Engine(two_words)
+    gate = Gate(0)
+    batcher = Batcher(engine, gate)
+    async with anyio.create_task_group() as tasks:
+        for name, klass in [
+            ("guess", RequestClass.SPECULATIVE),
+            ("promoted", RequestClass.SPECULATIVE),
+            ("final", RequestClass.FINAL),
+        ]:
+            tasks.start_soon(collect, batcher, asking(name, klass, 1.0))
+            await anyio.wait_all_tasks_blocked()
+        batcher.promote("promoted")
+        batcher.promote("nobody")
+        assert batcher.snapshot().queued[RequestClass.SPECULATIVE] == 1
+        gate.size = 1
+        await collect(batcher, asking("first", deadline=-1.0))
+    assert [request.request_id for request in engine.seen] == ["first", "promoted", "final", "guess"]
+    check_books(batcher, finished=4)
+
+
+async def test_a_guess_whose_turn_ended_before_it_arrived_is_a_final() -> None:
+    engine = Engine(two_words)
+    batcher = Batcher(engine, DirectPolicy())
+    guess = replace(asking("guess", RequestClass.SPECULATIVE), committed=anyio.Event())
+    assert guess.committed is not None
+    guess.committed.set()
+    await collect(batcher, guess)
+    assert [request.priority for request in engine.seen] == [0]
 
 
 async def test_admitted_says_how_long_it_waited() -> None:

@@ -25,7 +25,7 @@ from duolog.serving.predictor import DecodeWork, ServiceTimePredictor
 
 pytestmark = pytest.mark.pure
 
-FINAL, NEXT_TURN, PARTIAL, TOUCH, _ = RequestClass
+FINAL, SPECULATIVE, NEXT_TURN, PARTIAL, TOUCH, _ = RequestClass
 
 
 def waiting(ticket: int, klass: RequestClass, session: str = "", deadline: float = 0.0) -> QueuedRequest:
@@ -55,6 +55,27 @@ def test_direct_lets_everything_in_by_class_and_deadline() -> None:
 def test_slo_finals_enter_at_once_the_most_urgent_first() -> None:
     queue = [waiting(1, FINAL, deadline=3.0), waiting(2, FINAL, deadline=1.0), waiting(3, FINAL, deadline=2.0)]
     assert decide(queue, [], now=0.0) == ([2, 3, 1], [])
+
+
+def test_slo_guesses_come_after_finals_and_take_nothing_from_other_calls() -> None:
+    queue = [waiting(1, SPECULATIVE, deadline=1.0), waiting(2, FINAL, deadline=2.0), waiting(3, PARTIAL)]
+    assert decide(queue, [], now=0.0) == ([2, 1], [])
+    guess = [waiting(1, SPECULATIVE, "anna")]
+    assert decide(guess, [flying(2, PARTIAL, "ben")]) == ([1], [])
+    assert decide([waiting(3, PARTIAL, "ben")], [flying(1, SPECULATIVE)]) == ([], [])
+
+
+def test_slo_a_guess_replaces_the_prefills_of_its_call() -> None:
+    queue = [waiting(1, PARTIAL, "anna"), waiting(2, SPECULATIVE, "anna")]
+    assert tickets(SloPolicy().decide(queue, [], 0.0)) == ([2], {1: DropReason.COALESCED})
+
+
+def test_slo_guesses_wait_where_finals_fill_the_budget() -> None:
+    finals = [waiting(number, FINAL) for number in range(1, 9)]
+    guess = waiting(0, SPECULATIVE, deadline=-1.0)
+    admitted, _ = decide([guess, *finals], [])
+    assert admitted
+    assert guess.ticket not in admitted
 
 
 def test_slo_one_prefill_enters_the_most_urgent() -> None:

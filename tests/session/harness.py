@@ -189,6 +189,7 @@ class World:
 
     asr: ScriptedRecognizer
     llm: ScriptedLanguageModel
+    batcher: Batcher
     tts: ScriptedSynthesizer
     store: MemorySessionStore
     writer: SessionWriter
@@ -250,7 +251,7 @@ async def world(
     async with anyio.create_task_group() as tasks:
         for service in (recognizer.run, synthesizer.run, writer.run):
             tasks.start_soon(service)
-        yield World(asr, llm, tts, store, writer, switchboard, recognizer, limits)
+        yield World(asr, llm, batcher, tts, store, writer, switchboard, recognizer, limits)
         tasks.cancel_scope.cancel()
 
 

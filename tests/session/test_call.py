@@ -9,10 +9,12 @@ import pytest
 from tests.session.harness import loudness, persona, world
 
 from duolog.adapters.scripted_asr import in_order
-from duolog.adapters.scripted_llm import Fault, Line
+from duolog.adapters.scripted_llm import Fault, Line, ScriptedOptions
 from duolog.personas import Endpointing, TurnTaking
 from duolog.ports.errors import EngineUnavailable, Overloaded, RequestRefused
 from duolog.ports.llm import Role
+from duolog.serving.batcher import RequestClass
+from duolog.serving.policies.admission import ENGINE_PRIORITY
 from duolog.session.config import Modality, ResponseOptions, ServerVad
 from duolog.session.engines import CallOptions
 from duolog.session.events import (
@@ -36,6 +38,7 @@ from duolog.session.events import (
     TranscriptFailed,
     TurnTimings,
 )
+from duolog.telemetry import metrics
 from duolog.turns.conversation import ContentPart, Item, ItemRole, PartKind
 
 pytestmark = pytest.mark.session
@@ -94,6 +97,38 @@ async def test_answer_is_ready_before_the_turn_ends() -> None:
     assert timings.first_audio_ms < 400
     assert timings.first_audio_sent_ms - (timings.endpoint_ms or 0) < 5
     assert timings.speculation == "used"
+
+
+async def test_an_answer_made_ahead_is_a_guess_until_its_turn_is_committed() -> None:
+    slow = ScriptedOptions(lines={"*": Line("One two three four five six seven.")}, token_s=0.3)
+    async with world(llm_options=slow) as w, w.call() as caller:
+        await caller.say(1.2)
+        await caller.pause(0.4)
+        assert w.batcher.snapshot().in_flight[RequestClass.SPECULATIVE] == 1
+        await caller.wait_for(InputCommitted)
+        running = w.batcher.snapshot().in_flight
+        assert (running[RequestClass.SPECULATIVE], running[RequestClass.FINAL]) == (0, 1)
+        await caller.wait_for(ResponseDone)
+    assert [request.priority for request in w.llm.requests] == [ENGINE_PRIORITY[RequestClass.SPECULATIVE]]
+
+
+async def test_speech_that_goes_on_frees_the_engines_at_once() -> None:
+    slow = ScriptedOptions(lines={"*": Line("One two three four five six seven.")}, token_s=0.3)
+    async with world(llm_options=slow) as w, w.call() as caller:
+        await caller.say(1.2)
+        await caller.pause(0.4)
+        assert w.llm.running == 1
+        before = metrics.SPECULATIONS.labels("wasted")._value.get()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(caller.say, 0.6)
+            while metrics.SPECULATIONS.labels("wasted")._value.get() == before:  # noqa: ASYNC110 - a counter wakes nobody
+                await anyio.sleep(0.001)
+            await anyio.sleep(0.02)
+            assert w.llm.running == 0
+            assert not any(w.batcher.snapshot().queued.values())
+        await caller.wait_for(ResponseDone)
+        timings = await caller.wait_for(TurnTimings)
+    assert (timings.speculation, timings.wasted_speculations) == ("used", 1)
 
 
 async def test_pause_inside_a_turn_does_not_end_it() -> None:

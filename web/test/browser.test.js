@@ -90,6 +90,8 @@ describe('the page with a microphone', { skip: skipReason(), concurrency: false 
       assert.ok(reports.length >= 2 * 7, `a report about each 100 ms, not ${reports.length} in 2 s`);
       await page.click('#overlay-toggle');
       await page.locator('.waterfall .bar-audible').first().waitFor();
+      const notes = (await page.locator('figure.turn figcaption').allTextContents()).join(' ');
+      assert.match(notes, /speculation used|2 speculations wasted before/);
     });
   });
 

@@ -167,7 +167,7 @@ export class FakeCall {
       type: 'duolog.turn.timings', response_id, item_id, generation: this.generation,
       speech_end_sample: this.#lastVoiced, ...base, first_audio_ms: early ? 401 : 741,
       first_audio_sent_ms: early ? 414 : 743, prompt_tokens: 214 + 38 * this.#turn, cached_tokens: 192 + 32 * this.#turn,
-      silence_wait_ms: 320, speculation: early ? 'used' : null,
+      silence_wait_ms: 320, speculation: early ? 'used' : null, wasted_speculations: early ? 0 : 2,
     });
   }
 

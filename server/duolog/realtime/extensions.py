@@ -59,5 +59,6 @@ def turn_timings_message(event: TurnTimings) -> DuologTurnTimingsMessage:
         "cached_tokens": event.cached_tokens,
         "silence_wait_ms": event.silence_wait_ms,
         "speculation": event.speculation,
+        "wasted_speculations": event.wasted_speculations,
         "answer_source": event.answer_source,
     }

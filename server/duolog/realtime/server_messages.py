@@ -422,6 +422,7 @@ class DuologTurnTimingsMessage(TypedDict):
     cached_tokens: int
     silence_wait_ms: int
     speculation: str | None
+    wasted_speculations: int
     answer_source: str | None
 
 

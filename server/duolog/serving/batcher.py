@@ -64,6 +64,13 @@ class BatcherRequest:
     klass: RequestClass
     deadline: float
     """When its first token is wanted, `anyio.current_time()` seconds: orders requests, never cuts one off."""
+    committed: anyio.Event | None = None
+    """Of a SPECULATIVE request: where it is set before the request arrives, this is a FINAL; see `Batcher.promote`."""
+
+    @property
+    def klass_now(self) -> RequestClass:
+        certain = self.committed is not None and self.committed.is_set()
+        return RequestClass.FINAL if certain and self.klass is RequestClass.SPECULATIVE else self.klass
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +238,14 @@ class Batcher:
         finally:
             self._settle(ticket, outcome)
 
+    def promote(self, request_id: str) -> None:
+        """A SPECULATIVE request, waiting or in the engine, is a FINAL from now on. Nothing happens where it is gone."""
+        for ticket in (*self._queue.values(), *self._flight.values()):
+            if ticket.generation.request_id == request_id and ticket.queued.klass is RequestClass.SPECULATIVE:
+                ticket.queued = replace(ticket.queued, klass=RequestClass.FINAL)
+                self._ask_policy()
+                return
+
     @property
     def idle_s(self) -> float:
         """For how long there has been no request, warm-ups not counted; 0 while there is one."""
@@ -265,7 +280,7 @@ class Batcher:
         queued = QueuedRequest(
             ticket=self._arrived,
             session_id=generation.session_id,
-            klass=request.klass,
+            klass=request.klass_now,
             deadline=request.deadline,
             arrived_at=anyio.current_time(),
             prompt_tokens=len(generation.prompt_ids) or estimated_tokens(generation),

@@ -281,7 +281,9 @@ class TurnTimings:
     silence_wait_ms: int = 0
     """The endpointing delay that was waited by design."""
     speculation: str | None = None
-    """`used`, `wasted` or None."""
+    """`used`, or None: the answer was begun when the turn had ended."""
+    wasted_speculations: int = 0
+    """Answers that were begun in pauses of this utterance and dropped when it went on."""
     answer_source: str | None = None
     """`model`; `memory` or `redis`: the answer was remembered, and no engine was asked."""
 

@@ -103,7 +103,8 @@ class Speaking:
         )
         self._prefilling.final(generation.prompt_ids)
         deadline = anyio.current_time() + self._context.options.first_token_budget_s
-        return BatcherRequest(generation, RequestClass.FINAL, deadline)
+        klass = RequestClass.SPECULATIVE if turn.speculative else RequestClass.FINAL
+        return BatcherRequest(generation, klass, deadline, turn.committed)
 
     def _prompt_ids(self, messages: tuple[ChatMessage, ...]) -> tuple[int, ...]:
         """Empty where the template refuses: the engine then says so, and the answer is the apology."""
@@ -131,5 +132,6 @@ class Speaking:
             cached_tokens=outcome.usage.cached_tokens,
             silence_wait_ms=turn.silence_wait_ms,
             speculation="used" if turn.speculative else None,
+            wasted_speculations=turn.wasted_speculations,
             answer_source=turn.answer_source,
         )

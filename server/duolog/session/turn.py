@@ -60,6 +60,8 @@ class Turn:
     answer: bool = True
     """False: only transcribe."""
     speculative: bool = False
+    wasted_speculations: int = 0
+    """Answers begun earlier in this utterance, and dropped when it went on."""
     marks: Marks = field(default_factory=Marks)
     transcript: Transcript | None = None
     response: Response | None = None

@@ -351,6 +351,7 @@ class TurnTaking:
         turn, self._turn = self._turn, None
         if turn is None:
             return
+        turn.wasted_speculations = self._speculations - turn.speculative
         if turn.speculative:
             metrics.SPECULATIONS.labels("used").inc()
         self._announce_speech()
@@ -375,6 +376,8 @@ class TurnTaking:
         turn.marks.endpoint = anyio.current_time()
         turn.silence_wait_ms = self._pauses.waited_ms
         turn.committed.set()
+        if turn.speculative and turn.response is not None:
+            self._context.engines.batcher.promote(turn.response.id)
         self._understanding.publish(turn)
 
     def _tell_speech_stopped(self) -> None:

@@ -21,6 +21,7 @@
  * @property {number} cachedTokens
  * @property {number} silenceWaitMs
  * @property {string | null} speculation
+ * @property {number} wastedSpeculations
  */
 
 /**

@@ -84,6 +84,7 @@ export function turnTimings(message) {
     cachedTokens: numberAt(message, 'cached_tokens') ?? 0,
     silenceWaitMs: numberAt(message, 'silence_wait_ms') ?? 0,
     speculation: textAt(message, 'speculation') || null,
+    wastedSpeculations: numberAt(message, 'wasted_speculations') ?? 0,
   };
 }
 

@@ -70,7 +70,7 @@ export const en = {
   promptTokens: '{prompt} prompt tokens, {cached} cached, {uncached} new',
   silenceWait: 'endpoint waits {ms} ms by design',
   speculationUsed: 'speculation used',
-  speculationWasted: 'speculation wasted',
+  speculationWasted: '{count} speculations wasted before',
   outputLatency: 'loudspeaker adds {ms} ms',
   turnSummary: 'Turn {number}: first sound {ms} milliseconds after the last voiced sample.',
   tryAgain: 'Try again',

@@ -71,7 +71,7 @@ export const zh = {
   promptTokens: '提示词元 {prompt}，缓存 {cached}，新增 {uncached}',
   silenceWait: '话尾判定中有意等待 {ms} 毫秒',
   speculationUsed: '预先推测已采用',
-  speculationWasted: '预先推测已作废',
+  speculationWasted: '此前作废 {count} 次推测',
   outputLatency: '扬声器另加 {ms} 毫秒',
   turnSummary: '第 {number} 轮：最后一个有声采样之后 {ms} 毫秒发声。',
   tryAgain: '重试',

@@ -119,7 +119,7 @@ function turnNotes({ server, outputLatencyMs }) {
     notes.push(say('promptTokens', { prompt, cached, uncached: prompt - cached }));
   }
   if (server?.speculation === 'used') notes.push(say('speculationUsed'));
-  if (server?.speculation === 'wasted') notes.push(say('speculationWasted'));
+  if (server?.wastedSpeculations) notes.push(say('speculationWasted', { count: server.wastedSpeculations }));
   if (server && server.silenceWaitMs > 0) notes.push(say('silenceWait', { ms: server.silenceWaitMs }));
   if (outputLatencyMs !== null) notes.push(say('outputLatency', { ms: Math.round(outputLatencyMs) }));
   return notes;

@@ -15,25 +15,33 @@ class RequestClass(IntEnum):
     """What a request is for; a lower class goes first."""
 
     FINAL = 0
-    """The answer to a turn that has ended, or very likely has: somebody waits."""
-    NEXT_TURN = 1
+    """The answer to a turn that has ended: somebody waits."""
+    SPECULATIVE = 1
+    """The answer to a turn that has likely ended: it becomes a FINAL when the turn is committed."""
+    NEXT_TURN = 2
     """Prefill of the system prompt and history for the turn that has begun."""
-    PARTIAL = 2
+    PARTIAL = 3
     """Prefill of a stable partial transcript."""
-    TOUCH = 3
+    TOUCH = 4
     """Keeps a session's KV blocks warm."""
-    WARM_UP = 4
+    WARM_UP = 5
     """Prefill of a persona's prompt while nobody is served: gives way to whatever comes, under every policy."""
+
+    @property
+    def answers(self) -> bool:
+        """It generates; the others only fill the cache."""
+        return self <= RequestClass.SPECULATIVE
 
 
 ENGINE_PRIORITY = {
     RequestClass.FINAL: 0,
+    RequestClass.SPECULATIVE: 5,
     RequestClass.NEXT_TURN: 10,
     RequestClass.PARTIAL: 20,
     RequestClass.TOUCH: 30,
     RequestClass.WARM_UP: 40,
 }
-"""vLLM's priorities: lower runs first."""
+"""vLLM's priorities: lower runs first. A guess that has entered keeps its own when it becomes a final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ class DropReason(StrEnum):
     COALESCED = "coalesced"
     """A newer request of its session computes the same and more."""
     MADE_ROOM = "made_room"
-    """A final of another call needs the engine."""
+    """The final of another call needs the engine."""
     SHED = "shed"
     """More is asked than the engine can do in time."""
 

@@ -48,7 +48,7 @@ def merged(decisions: Iterable[Decision]) -> Decision:
 def coalesced(queue: Sequence[QueuedRequest]) -> list[Drop]:
     """Waiting prefills that a newer request of the same session makes needless.
 
-    The newest prefill of a class replaces the older ones, and a final replaces every prefill that came before it.
+    The newest prefill of a class replaces the older ones, and an answer replaces every prefill that came before it.
     """
     newest: dict[tuple[str, RequestClass], int] = {}
     for request in queue:
@@ -58,21 +58,22 @@ def coalesced(queue: Sequence[QueuedRequest]) -> list[Drop]:
         Drop(request.ticket, DropReason.COALESCED)
         for request in queue
         if request.session_id
-        and request.klass is not RequestClass.FINAL
+        and not request.klass.answers
         and request.ticket
         < max(
             newest[request.session_id, request.klass],
             newest.get((request.session_id, RequestClass.FINAL), 0),
+            newest.get((request.session_id, RequestClass.SPECULATIVE), 0),
         )
     ]
 
 
 def superfluous_prefills(finals: Sequence[QueuedRequest], in_flight: Sequence[FlightRequest]) -> list[FlightRequest]:
-    """What makes room for waiting finals: other calls' partials and touches.
+    """What makes room for waiting finals: other calls' partials and touches. A guess takes nothing from others.
 
     A final's own call knows whether its prefill computes what the final needs, and aborts it where it does not.
     """
-    sessions = {request.session_id for request in finals}
+    sessions = {request.session_id for request in finals if request.klass is RequestClass.FINAL}
     return [
         flight
         for flight in in_flight

@@ -6,6 +6,7 @@ may disturb a final is bounded before it enters:
     finals      in the order of when they must begin, sessions in turn; one long prompt at a time, short ones beside it,
                 within a budget of uncached tokens; none that would slow down running answers below the pace of speech;
                 none that computes what another is just computing (it waits, and finds it in the cache)
+    guesses     speculative answers are finals that come after all others, and take nothing from other calls
     prefills    one at a time, none while a final waits for its first token
     room        a final that arrives aborts other calls' partials and touches
     shed        what a newer request replaces; when finals are late touches, then partials; finals never
@@ -82,14 +83,12 @@ class SloPolicy:
         return merged([Decision(abort=tuple(needless)), *decisions])
 
     def _on_replica(self, queue: list[QueuedRequest], in_flight: list[FlightRequest], now: float) -> Decision:
-        finals = [request for request in queue if request.klass is RequestClass.FINAL]
+        finals = [request for request in queue if request.klass.answers]
         entering, look_again_at = self._finals(finals, in_flight, now)
         room = [Drop(flight.queued.ticket, DropReason.MADE_ROOM) for flight in superfluous_prefills(finals, in_flight)]
         shed = self._shed(queue, in_flight, now)
         gone = {drop.ticket for drop in shed}
-        prefills = [
-            request for request in queue if request.klass is not RequestClass.FINAL and request.ticket not in gone
-        ]
+        prefills = [request for request in queue if not request.klass.answers and request.ticket not in gone]
         prefill, prefill_at = self._prefill(prefills, finals, in_flight, now)
         times = [at for at in (look_again_at, prefill_at) if at is not None]
         return Decision(
@@ -126,22 +125,22 @@ class SloPolicy:
         return min(request.arrived_at for request in finals) + self._options.collect_s
 
     def _in_order(self, finals: list[QueuedRequest], in_flight: list[FlightRequest], now: float) -> list[QueuedRequest]:
-        """Sessions take turns; among those whose turn it is, who must begin first."""
-        turns = Counter(flight.queued.session_id for flight in in_flight if flight.queued.klass is RequestClass.FINAL)
+        """Guesses last; sessions take turns; among those whose turn it is, who must begin first."""
+        turns = Counter(flight.queued.session_id for flight in in_flight if flight.queued.klass.answers)
         rank: dict[int, int] = {}
         for request in sorted(finals, key=lambda request: (request.deadline, request.ticket)):
             rank[request.ticket] = 0 if now - request.arrived_at > PATIENCE_S else turns[request.session_id]
             turns[request.session_id] += 1
 
-        def order(request: QueuedRequest) -> tuple[int, float, int]:
+        def order(request: QueuedRequest) -> tuple[int, int, float, int]:
             work = PrefillWork(request.uncached_tokens, request.cached_tokens)
             begin_at = request.deadline - self._predictor.first_token_s(request.replica, work)
-            return rank[request.ticket], begin_at, request.ticket
+            return request.klass, rank[request.ticket], begin_at, request.ticket
 
         return sorted(finals, key=order)
 
     def _load(self, in_flight: list[FlightRequest], now: float) -> _Load:
-        finals = [flight for flight in in_flight if flight.queued.klass is RequestClass.FINAL]
+        finals = [flight for flight in in_flight if flight.queued.klass.answers]
         remaining = [remaining_tokens(self._predictor, flight, now) for flight in finals]
         chunk = self._options.chunk_tokens
         return _Load(
@@ -182,7 +181,7 @@ class SloPolicy:
         self, prefills: list[QueuedRequest], finals: list[QueuedRequest], in_flight: list[FlightRequest], now: float
     ) -> tuple[list[QueuedRequest], float | None]:
         """At most one that is no final, and when to look again."""
-        if not prefills or any(flight.queued.klass is not RequestClass.FINAL for flight in in_flight):
+        if not prefills or any(not flight.queued.klass.answers for flight in in_flight):
             return [], None
         if not finals and not any(_is_awaited(flight) for flight in in_flight):
             return [min(prefills, key=urgency)], None
@@ -207,8 +206,8 @@ class SloPolicy:
         ]
 
     def _needed_s(self, queue: list[QueuedRequest], in_flight: list[FlightRequest], now: float) -> float:
-        waiting = [request for request in queue if request.klass is RequestClass.FINAL]
-        running = [flight for flight in in_flight if flight.queued.klass is RequestClass.FINAL and flight.prefilling]
+        waiting = [request for request in queue if request.klass.answers]
+        running = [flight for flight in in_flight if flight.queued.klass.answers and flight.prefilling]
         if not waiting and not running:
             return 0.0
         tokens = float(sum(request.uncached_tokens for request in waiting))
@@ -228,5 +227,5 @@ def _computes_its_beginning(flight: FlightRequest, request: QueuedRequest) -> bo
 
 
 def _is_awaited(flight: FlightRequest) -> bool:
-    """A final that has no token yet."""
-    return flight.queued.klass is RequestClass.FINAL and flight.prefilling
+    """An answer that has no token yet."""
+    return flight.queued.klass.answers and flight.prefilling
