@@ -11,7 +11,7 @@ from duolog.adapters.scripted_llm import Line
 from duolog.adapters.scripted_tts import ScriptedSynthesizer
 from duolog.adapters.voice_router import VoiceRouter
 from duolog.ports.tts import Voice
-from duolog.session.events import AudioDelta, PlayoutHeard, ResponseDone
+from duolog.session.events import AudioDelta, PlayoutHeard, ResponseDone, TranscriptCompleted
 
 pytestmark = pytest.mark.session
 
@@ -62,3 +62,28 @@ async def test_voices_of_different_rates_make_one_sound(monkeypatch: pytest.Monk
     assert sum(len(delta.samples) for delta in caller.of(AudioDelta)) / 24_000 == pytest.approx(spoken_s, abs=0.02)
     assert caller.of(PlayoutHeard)[-1].heard_text == ANSWER
     assert not caller.of(PlayoutHeard)[-1].approximate
+
+
+async def test_the_language_is_looked_for_until_a_caption_of_a_second_has_found_it() -> None:
+    async with world(one=persona(languages=("zh", "en"))) as w, w.call() as caller:
+        await caller.say(3.0)
+        await caller.wait_for(TranscriptCompleted)
+    asked = [request for batch in w.asr.batches for request in batch]
+    short = [request for request in asked if request.audio_s < 1.0]
+    last = asked[-1]
+    assert short
+    assert {request.language for request in short} == {None}
+    assert not last.partial
+    assert last.language == "en", "as the scripted recognizer found"
+    assert last.expected == ("zh", "en")
+
+
+async def test_the_next_utterance_may_be_in_another_language() -> None:
+    async with world(one=persona(languages=("zh", "en"))) as w, w.call() as caller:
+        await caller.say(3.0)
+        await caller.wait_for(ResponseDone)
+        await caller.wait_for_state("listening")
+        before = len(w.asr.batches)
+        await caller.say(3.0)
+        await caller.wait_for(ResponseDone, 2)
+    assert w.asr.batches[before][0].language is None

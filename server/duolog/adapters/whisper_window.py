@@ -135,7 +135,8 @@ class WhisperWindow:
         results = self._decode(pieces, _window(pieces, PADDING_FRAMES), stop)
         for index, piece in enumerate(pieces):
             if thorough[index]:
-                results[index] = look_again(results[index], piece, self._decoder(piece, stop))
+                heard = replace(piece, language=results[index].language)
+                results[index] = look_again(results[index], heard, self._decoder(heard, stop))
         return results
 
     def _decoder(self, piece: Piece, stop: StopFlag) -> Callable[[int], Decoded]:

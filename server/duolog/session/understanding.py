@@ -30,6 +30,8 @@ MAX_CAPTION_S = 10.0
 SETTLE_FROM_S, SETTLE_TO_S = 5.0, 9.0
 """Where it may be cut."""
 QUIET_S = 0.2
+LANGUAGE_FROM_S = 1.0
+"""The language of a caption of so much sound is the utterance's, and is not looked for again."""
 
 
 class Understanding:
@@ -44,6 +46,8 @@ class Understanding:
         self._captioned_samples = 0
         self._settled_samples = 0
         """Sound whose words are out for good, and which is decoded no more."""
+        self._language: str | None = None
+        """Of the utterance, where the call leaves it open and a caption has found it."""
 
     def begin_caption(self, item_id: str) -> None:
         """A new utterance: captions start afresh."""
@@ -51,6 +55,7 @@ class Understanding:
         self._caption_item = item_id
         self._captioned_samples = 0
         self._settled_samples = 0
+        self._language = None
         self._prefilling.history_changed()
 
     def wants_partial(self, available_samples: int) -> bool:
@@ -70,7 +75,7 @@ class Understanding:
         open_samples = utterance.samples[self._settled_samples :]
         settled = _settling_point(open_samples)
         try:
-            request = self._request(open_samples[:settled], partial=True)
+            request = self._request(utterance.item_id, open_samples[:settled], partial=True)
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
             log.warning("partial transcript failed", error=str(error))
@@ -79,6 +84,8 @@ class Understanding:
             self._partial_running = False
         if transcript is None or utterance.item_id != self._caption_item or not still_wanted(utterance.item_id):
             return
+        if self._language is None and transcript.audio_s >= LANGUAGE_FROM_S:
+            self._language = transcript.language
         if settled is None:
             delta = self._caption.push(transcript.text)
         else:
@@ -93,7 +100,7 @@ class Understanding:
 
         A failed recognizer is told to the client, and the turn goes on with the persona's apology.
         """
-        request = self._request(utterance.samples, partial=False)
+        request = self._request(utterance.item_id, utterance.samples, partial=False)
         try:
             transcript = await self._context.engines.recognizer.transcribe(self._context.session_id, request)
         except EngineError as error:
@@ -113,11 +120,11 @@ class Understanding:
         await turn.committed.wait()
         return False
 
-    def _request(self, samples: NDArray[np.float32], *, partial: bool) -> TranscriptionRequest:
-        """Where the client leaves the language open, it is one of the persona's."""
-        return TranscriptionRequest(
-            samples, self._context.config.language, partial, expected=self._context.persona.languages
-        )
+    def _request(self, item_id: str, samples: NDArray[np.float32], *, partial: bool) -> TranscriptionRequest:
+        """Where the call leaves the language open, it is what an earlier caption found, or one of the persona's."""
+        found = self._language if item_id == self._caption_item else None
+        language = self._context.config.language or found
+        return TranscriptionRequest(samples, language, partial, expected=self._context.persona.languages)
 
     def publish(self, turn: Turn) -> None:
         """Tell the client the final transcript, once, when the turn is committed and the transcript is there."""
