@@ -63,6 +63,10 @@ test: setup-dev web-tools browser prometheus ## what CI runs: set-up, every chec
 .PHONY: test-all
 test-all: test bench ## the tests, then the benchmark of a call
 
+.PHONY: soak
+soak: setup-dev ## 2,000 random interruptions in virtual time, some minutes
+	DUOLOG_RANDOM_TURNS=2000 $(BIN)/pytest -q tests/session/test_random_calls.py
+
 .PHONY: coverage
 coverage: setup-dev ## the Python tests, with the lines that none of them runs
 	$(BIN)/coverage run --source=server/duolog -m pytest

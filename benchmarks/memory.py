@@ -1,7 +1,7 @@
 """`make bench-memory`: what the server holds with all speech models, for each idle call, and after many calls.
 
 The speech engines are real, the chat model is scripted, so vLLM's memory is not in the figures. Writes
-benchmarks/results/memory.json; bounded to about five minutes.
+benchmarks/results/memory.json; bounded to about eight minutes.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Meter:
 
 def main(
     idle_calls: Annotated[int, typer.Option(min=1)] = 20,
-    cycles: Annotated[int, typer.Option(min=1, help="Calls that connect, talk and hang up.")] = 200,
-    minutes: Annotated[float, typer.Option(help="Stop the cycles after this long.")] = 3.0,
+    cycles: Annotated[int, typer.Option(min=1, help="Calls that connect, talk and hang up.")] = 500,
+    minutes: Annotated[float, typer.Option(help="Stop the cycles after this long.")] = 6.0,
     out: Annotated[Path, typer.Option(help="JSON file to write.")] = RESULTS,
 ) -> None:
     os.environ.update(SETTINGS)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duolog.text.english_words import ABBREVIATIONS
 from duolog.turns.phrases import Phrase, PhraseCutter
 
 pytestmark = pytest.mark.pure
@@ -160,6 +161,13 @@ WHOLE = (
     "2024年5月3日",
     "下午2:30",
     "v1.2.3",
+    "Gov. Smith",
+    "Sen. Lee",
+    "twenty-five thousand three hundred and forty two",
+    "three point one four",
+    "七千八百九十一",
+    "一三八零零一三",
+    "三点一四一五九",
 )
 
 
@@ -189,6 +197,27 @@ def test_no_phrase_ends_inside_a_figure_a_name_or_an_address(pairs: list[tuple[s
 def test_chinese_without_marks_is_cut_where_it_harms_least(answer: str, phrases: list[str] | None) -> None:
     assert phrases is None or texts(answer, "zh") == phrases
     assert "".join(texts(answer, "zh")) == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "language"),
+    [
+        ("Das sagt Dr. Weber seit heute", "de"),
+        ("Je crois que M. Durand est parti", "fr"),
+        ("Ayer vino la Sra. Gómez a casa", "es"),
+    ],
+)
+def test_abbreviations_of_other_languages_end_no_sentence(answer: str, language: str) -> None:
+    name = next(word for word in answer.split() if word.endswith("."))
+    assert not any(phrase.rstrip().endswith(name) for phrase in texts(answer, language))
+
+
+def test_what_is_spoken_as_an_abbreviation_ends_no_phrase() -> None:
+    spoken = [short for short in ABBREVIATIONS if short.removesuffix(".").isalpha() and short.endswith(".")]
+    assert len(spoken) > 20
+    for short in spoken:
+        phrases = texts(f"I think that {short} 5 is it", "en")
+        assert not any(phrase.rstrip().endswith(f" {short}") for phrase in phrases), phrases
 
 
 def test_a_code_block_is_one_phrase() -> None:

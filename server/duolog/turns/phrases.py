@@ -101,9 +101,21 @@ def _words(listed: str) -> frozenset[str]:
 _ABBREVIATIONS = {
     "en": _words(
         "mr mrs ms dr prof st jr sr sgt capt lt col gen rev hon messrs mt ave blvd rd vs etc approx dept est inc ltd"
-        " corp co univ assn bros jan feb mar apr jun jul aug sep sept oct nov dec"
+        " corp co univ assn bros jan feb mar apr jun jul aug sep sept oct nov dec gov sen rep pres maj adm cmdr lieut"
+        " fr br ft cf al"
     ),
+    "de": _words(
+        "dr prof hr fr frl nr str st bzw ca vgl evtl ggf usw inkl max min tel abs jan feb apr aug sept okt nov dez"
+    ),
+    "fr": _words("m mm mme mlle dr pr st ste av bd env janv févr avr juil sept oct nov déc"),
+    "es": _words("sr sra srta dr dra d dña ud uds av avda pág núm tel ene feb abr ago sept oct nov dic"),
 }
+"""Other languages have none: there a full stop before a capital ends a sentence."""
+_UNITS_OF_NUMBERS = _words("hundred thousand million billion trillion")
+_NUMBER_WORDS = _UNITS_OF_NUMBERS | _words(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    " eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety oh"
+)
 _BEFORE_NUMBERS = {"en": _words("no nos fig figs vol p pp art sec ch eq ver")}
 """Abbreviations only where a number follows."""
 _CONJUNCTIONS = {"en": _words("and but or so because although though while when if unless until whereas yet")}
@@ -128,6 +140,8 @@ _CHINESE_CONJUNCTIONS = _words(
 )
 _CHINESE_LINKS = frozenset("在从对把被跟给和与或是就也都还")
 """Before these a pause harms least; most begin a word of their own."""
+_CHINESE_NUMERALS = frozenset("零〇一二两三四五六七八九十百千万亿点幺")
+"""Between two of these no number is cut."""
 _CHINESE_ENDINGS = frozenset("了着过")
 """After these."""
 
@@ -281,6 +295,8 @@ class PhraseCutter:
             return None
         if any(char.isdigit() for char in self._pending[max(0, end - 2) : end] + ahead):
             return _Strength.NONE
+        if self._pending[end - 1] in _CHINESE_NUMERALS and ahead[:1] in _CHINESE_NUMERALS:
+            return _Strength.NONE
         if ahead in _CHINESE_CONJUNCTIONS:
             return _Strength.JOIN
         before = self._pending[end - 1]
@@ -298,6 +314,18 @@ class PhraseCutter:
         if head is None or (head.end() == len(following) and not final):
             return None if not final else _Strength.WORD
         next_word = head.group(1).lower()
+        if self._language == "en" and _is_one_number(word, next_word):
+            return _Strength.NONE
         if next_word in _CONJUNCTIONS.get(self._language, frozenset()):
             return _Strength.JOIN
         return _Strength.LINK if next_word in _PREPOSITIONS.get(self._language, frozenset()) else _Strength.WORD
+
+
+def _is_one_number(word: str, following: str) -> bool:
+    """English: the two belong to a number in words, or to the digits of one."""
+    last = word.rsplit("-", 1)[-1]
+    if following == "and":
+        return last in _UNITS_OF_NUMBERS
+    if last == "point":
+        return following in _NUMBER_WORDS
+    return last in _NUMBER_WORDS and (following in _NUMBER_WORDS or following == "point")
