@@ -95,7 +95,7 @@ bench-recognizer: setup-dev ## what the recognizer gains from batches, and what 
 	$(BIN)/python -m benchmarks.recognizer
 
 .PHONY: bench-memory
-bench-memory: setup-dev ## memory of the server: with all speech models, for each idle call, after 200 calls
+bench-memory: setup-dev ## memory of the server: with all speech models, for each idle call, after 500 calls
 	@$(BIN)/duolog models prepare --profile tiny
 	$(BIN)/python -m benchmarks.memory
 

@@ -8,9 +8,10 @@ import anyio
 import pytest
 from tests.session.harness import loudness, persona, world
 
-from duolog.adapters.scripted_asr import in_order
+from duolog.adapters.scripted_asr import count_aloud, in_order
 from duolog.adapters.scripted_llm import Fault, Line, ScriptedOptions
 from duolog.personas import Endpointing, TurnTaking
+from duolog.ports.asr import TranscriptionRequest
 from duolog.ports.errors import EngineUnavailable, Overloaded, RequestRefused
 from duolog.ports.llm import Role
 from duolog.serving.batcher import RequestClass
@@ -129,6 +130,19 @@ async def test_speech_that_goes_on_frees_the_engines_at_once() -> None:
         await caller.wait_for(ResponseDone)
         timings = await caller.wait_for(TurnTimings)
     assert (timings.speculation, timings.wasted_speculations) == ("used", 1)
+
+
+async def test_a_caption_that_nobody_can_have_said_is_not_shown() -> None:
+    def loop(request: TranscriptionRequest) -> str:
+        return "Thank you. " * 12 if request.partial else count_aloud(request)
+
+    async with world(script=loop) as w, w.call() as caller:
+        before = metrics.DROPS.labels("caption", "compressible")._value.get()
+        await caller.say(2.0)
+        await caller.wait_for(TranscriptCompleted)
+        assert metrics.DROPS.labels("caption", "compressible")._value.get() > before
+    assert caller.of(TranscriptDelta) == []
+    assert caller.of(TranscriptCompleted)[0].transcript == "one two three four five"
 
 
 async def test_pause_inside_a_turn_does_not_end_it() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import anyio
 import pytest
 from tests.session.harness import Caller, World, world
+from trio.lowlevel import current_statistics
 
 from duolog.adapters.scripted_llm import Line
 from duolog.ports.errors import EngineUnavailable
@@ -30,6 +33,24 @@ async def test_a_session_is_taken_over_from_the_call_that_holds_it() -> None:
                 await cut_off.call.hang_up()
             await talk(back)
             assert len(house.llm.requests) == 2
+
+
+async def test_five_hundred_calls_leave_nothing_behind() -> None:
+    """Each hangs up somewhere else: before a word, in one, in the pause after it, in the answer."""
+    async with world(lines={"*": Line("This is the first sentence. Here comes the second one.")}) as house:
+        await anyio.wait_all_tasks_blocked()
+        tasks, threads = current_statistics().tasks_living, threading.active_count()
+        for number in range(500):
+            async with house.call() as caller:
+                await caller.say(0.1 * (number % 7))
+                await caller.pause(0.25 * (number % 5))
+        await anyio.sleep(60)
+        assert current_statistics().tasks_living == tasks
+        assert threading.active_count() == threads
+        assert (house.switchboard.active, house.llm.running, house.asr.running) == (0, 0, 0)
+        snapshot = house.batcher.snapshot()
+        assert not any((*snapshot.queued.values(), *snapshot.in_flight.values()))
+        assert len(house.llm.requests) > 100, "calls that hung up late were answered"
 
 
 async def test_the_call_that_was_taken_over_changes_nothing_afterwards() -> None:

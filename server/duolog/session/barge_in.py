@@ -19,6 +19,7 @@ from duolog.ports.errors import EngineError
 from duolog.session.context import CallContext
 from duolog.session.gate import evidence_of
 from duolog.session.listening import Utterance
+from duolog.telemetry import metrics
 from duolog.turns.hallucination import MIN_VOICED_MS, judge
 from duolog.turns.overlap import Overlap, judge_overlap
 
@@ -112,7 +113,8 @@ class BargeIn:
         self._judge(self._overlap(transcript, utterance), voiced_ms)
 
     def _overlap(self, transcript: Transcript, utterance: Utterance) -> Overlap:
-        if judge(evidence_of(transcript, utterance.voiced_ms)) is not None:
+        if (reason := judge(evidence_of(transcript, utterance.voiced_ms))) is not None:
+            metrics.DROPS.labels("interruption", reason.value).inc()
             return Overlap.NOISE
         said = self._context.playbacks.said_around_now(SAID_BEFORE_S, SAID_AFTER_S)
         return judge_overlap(transcript.text, said, warming_up=self.warming_up)

@@ -84,6 +84,10 @@ class Understanding:
             self._partial_running = False
         if transcript is None or utterance.item_id != self._caption_item or not still_wanted(utterance.item_id):
             return
+        reason = judge(evidence_of(transcript, utterance.voiced_ms))
+        if settled is None and reason is not None:  # a later caption, or the final transcript, knows more
+            metrics.DROPS.labels("caption", reason.value).inc()
+            return
         if self._language is None and transcript.audio_s >= LANGUAGE_FROM_S:
             self._language = transcript.language
         if settled is None:
