@@ -75,7 +75,7 @@ def scenarios_summary(verdicts: Sequence[Verdict], lost: Sequence[LostWords] = (
     return {
         "played": len(verdicts),
         "passed": sum(verdict.passed for verdict in verdicts),
-        "false_interruptions": sum(not verdict.passed for verdict in verdicts if verdict.scenario in MUST_SURVIVE),
+        "false_interruptions": sum(verdict.interrupted for verdict in verdicts if verdict.scenario in MUST_SURVIVE),
         "interruptions_words": sum(one.said for one in lost),
         "interruptions_lost_words": sum(len(one.lost) for one in lost),
         "lost": [word for one in lost for word in one.lost],

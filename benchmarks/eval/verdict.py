@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,10 @@ from benchmarks.eval.scenario import Edge, Engines, Expectation, Scenario, edge_
 from duolog.loadtest.wire_text import Message, text_field
 from duolog.loadtest.wire_text import field as field_of
 from duolog.turns.wording import words_of
+
+
+FLUSH = "duolog.flush"
+"""What was not yet heard of an answer is not to be played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,11 @@ class Verdict:
     def passed(self) -> bool:
         return not self.problems
 
+    @property
+    def interrupted(self) -> bool:
+        """The answer was cut off though it should not have been."""
+        return any(problem.startswith(f"no {FLUSH}: ") for problem in self.problems)
+
 
 @dataclass(frozen=True, slots=True)
 class LostWords:
@@ -55,16 +65,18 @@ class LostWords:
 
 
 def lost_words(scenario: Scenario, performance: Performance) -> LostWords:
-    """Words of the interrupting acts that no transcript of the call has. Empty where nothing was to interrupt."""
-    if not any(expectation.event == "duolog.flush" for expectation in scenario.expect):
+    """Words of the interrupting acts that no later transcript has. Empty where nothing was to interrupt."""
+    if not any(expectation.event == FLUSH for expectation in scenario.expect):
         return LostWords(0, ())
+    acts = [act for act in scenario.script if act.after and act.speech]
+    since_s = min((performance.marks.get((act.name, Edge.BEGIN), 0.0) for act in acts), default=0.0)
     heard = {
         word.key
         for seen in performance.events
-        if seen.kind == "conversation.item.input_audio_transcription.completed"
+        if seen.kind == "conversation.item.input_audio_transcription.completed" and seen.at_s >= since_s
         for word in words_of(text_field(seen.message, "transcript"))
     }
-    said = [word.key for act in scenario.script if act.after and act.speech for word in words_of(act.speech)]
+    said = [word.key for act in acts for word in words_of(act.speech or "")]
     return LostWords(len(said), tuple(word for word in said if word not in heard))
 
 
@@ -117,13 +129,14 @@ def _came_all_the_same(expectation: Expectation, events: Iterable[Seen], since_s
 
 
 def fits(expectation: Expectation, message: Message) -> bool:
-    """Its fields have the wanted values, and one of the wanted texts is in it."""
+    """Its fields have the wanted values, and one of the wanted texts is in it, as whole words in languages with spaces."""
     if any(field_of(message, *path.split(".")) != value for path, value in expectation.where.items()):
         return False
     if expectation.text is None:
         return True
     said = " ".join(_texts(message)).lower()
-    return any(text.strip().lower() in said for text in expectation.text.split("|"))
+    wanted = (re.escape(text.strip().lower()) for text in expectation.text.split("|"))
+    return any(re.search(rf"(?<![a-z]){text}(?![a-z])", said) for text in wanted)
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from benchmarks.eval.report import markdown, scenarios_summary
 from benchmarks.eval.scenario import Act, Edge, Engines, Expectation, Scenario, read_scenario, read_scenarios
-from benchmarks.eval.verdict import LostWords, Performance, Seen, judge, lost_words
+from benchmarks.eval.verdict import LostWords, Performance, Seen, Verdict, judge, lost_words
 
 from duolog.ports.errors import ConfigurationError
 
@@ -139,3 +139,19 @@ def test_words_of_an_interruption_that_no_transcript_has_are_lost() -> None:
     heard.events[0] = Seen(3, {**heard.events[0].message, "transcript": "Tell me about livers"})
     assert lost_words(asked, heard) == LostWords(5, ("no", "rivers"))
     assert lost_words(scenario(), heard) == LostWords(0, ())
+    heard.marks["stop", Edge.BEGIN] = 4.0
+    assert lost_words(asked, heard).lost == ("no", "tell", "me", "about", "rivers"), "what came before is no evidence"
+
+
+def test_only_a_cut_answer_is_a_false_interruption() -> None:
+    cut = Verdict("cough", ("no duolog.flush: came after 400 ms",), {})
+    broken = Verdict("cough", ("response.done: did not come; came: nothing",), {})
+    summary = scenarios_summary([cut, broken, Verdict("stop", cut.problems, {})])
+    assert summary["false_interruptions"] == 1
+
+
+def test_a_text_is_looked_for_as_whole_words() -> None:
+    seen = performance((1, "a"))
+    for said, found in (("No, thanks.", True), ("I know.", False), ("我们去广州吧", True)):
+        seen.events[0] = Seen(1, {"type": "a", "transcript": said})
+        assert bool(problems(Expectation(event="a", text="no|广州"), seen)) is not found
