@@ -11,7 +11,6 @@ from duolog.loadtest.wire_text import Message, text_field
 from duolog.loadtest.wire_text import field as field_of
 from duolog.turns.wording import words_of
 
-
 FLUSH = "duolog.flush"
 """What was not yet heard of an answer is not to be played."""
 
@@ -129,7 +128,7 @@ def _came_all_the_same(expectation: Expectation, events: Iterable[Seen], since_s
 
 
 def fits(expectation: Expectation, message: Message) -> bool:
-    """Its fields have the wanted values, and one of the wanted texts is in it, as whole words in languages with spaces."""
+    """Its fields have the wanted values, and one of the wanted texts is in it: whole words, where words have spaces."""
     if any(field_of(message, *path.split(".")) != value for path, value in expectation.where.items()):
         return False
     if expectation.text is None:
