@@ -93,6 +93,10 @@ async def test_answer_is_ready_before_the_turn_ends() -> None:
         await caller.say(1.2)
         timings = await caller.wait_for(TurnTimings)
     assert timings.endpoint_ms == pytest.approx(500, abs=40)
+    assert len([request for batch in w.asr.batches for request in batch if not request.partial]) == 1, (
+        "one transcript serves the guess and the turn: no other, differently written, can drop the work"
+    )
+    assert len(w.llm.requests) == 1
     assert timings.first_audio_ms is not None
     assert timings.first_audio_sent_ms is not None
     assert timings.first_audio_ms < 400
