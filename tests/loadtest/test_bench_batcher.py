@@ -57,7 +57,7 @@ def test_only_answers_that_were_delivered_count() -> None:
     assert row["cached_share"] == 0.333
 
 
-def level(system: str, p99_ms: float, answers_per_s: float) -> dict[str, Any]:
+def level(system: str, p99_ms: float | None, answers_per_s: float) -> dict[str, Any]:
     return {"system": system, "calls": 8, "first_token_p99_ms": p99_ms, "answers_per_s": answers_per_s}
 
 
@@ -74,6 +74,13 @@ def test_verdicts_are_about_the_levels_where_direct_is_too_slow() -> None:
         ("0.4 ms", True),
     ]
     assert verdicts({"calls": [level(DIRECT, 300.0, 1.0), *rows[1:]]}) == []
+
+
+def test_a_tail_that_never_came_is_longer_than_any() -> None:
+    rows = [level(DIRECT, None, 0.4), level(WINDOW, None, 0.3), level(SLO, 900.0, 0.9)]
+    assert [verdict["seen"] for verdict in verdicts({"calls": rows})] == ["900 ms", "0.00", "2.25"]
+    assert verdicts({"calls": [*rows[:2], level(SLO, None, 0.9)]}) == []
+    assert drawing({"calls": rows})
 
 
 def test_the_drawing_has_one_line_for_each_system() -> None:
