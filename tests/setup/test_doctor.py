@@ -16,7 +16,7 @@ from duolog.doctor import CheckResult, Installation, Verdict
 from duolog.models.manifest import load_manifest
 from duolog.models.store import ModelStore
 from duolog.ports.errors import ConfigurationError
-from duolog.settings import ServerSettings, Settings
+from duolog.settings import Profile, ServerSettings, Settings
 
 pytestmark = pytest.mark.real
 
@@ -90,7 +90,9 @@ def test_two_cores_are_shared_between_language_and_speech(
 ) -> None:
     monkeypatch.setattr(doctor, "machine_cores", lambda: (0, 1))
     text = doctor.as_text(results("cores", installation))
-    assert "vLLM on core 0" in text
+    assert "vLLM on cores 0, 1 (binding 0,1)" in text, "the default model is larger than the tiny one"
+    tiny = replace(installation, settings=replace(installation.settings, profile=Profile.TINY))
+    assert "vLLM on core 0 (binding auto)" in doctor.as_text(results("cores", tiny))
     assert "Whisper on core 1, 1 thread" in text
     assert "Coqui in ONNX Runtime on core 1, 1 thread" in text
 
