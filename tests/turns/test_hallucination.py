@@ -42,7 +42,9 @@ def test_each_rule_has_its_reason(evidence: Evidence, reason: DropReason) -> Non
     assert judge(evidence) is reason
 
 
-@pytest.mark.parametrize("text", ["No.", "Yes.", "Yes, please.", "OK.", "四十", "B", "No, no, no.", "Goodbye."])
+@pytest.mark.parametrize(
+    "text", ["No.", "Yes.", "Yes, please.", "OK.", "四十", "B", "No, no, no.", "Goodbye.", "Stop!", "对", "不"]
+)
 def test_short_real_answers_pass(text: str) -> None:
     short = Evidence(text, voiced_ms=160, audio_s=0.7, mean_logprob=-0.7, no_speech_prob=0.3, compression_ratio=0.4)
     assert judge(short) is None
